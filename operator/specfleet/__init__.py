@@ -1,0 +1,1 @@
+"""specfleet: a Kubernetes operator for speculative serving fleets."""
