@@ -1,0 +1,51 @@
+"""Names, labels and annotations of what one SpecDeployment owns. Pure."""
+
+from __future__ import annotations
+
+from specfleet.api.v1alpha1 import GROUP
+
+FIELD_MANAGER = "specfleet"
+BASELINE_POOL = "baseline"
+LABEL_DEPLOYMENT = f"{GROUP}/deployment"
+LABEL_POOL = f"{GROUP}/pool"
+ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
+
+
+def pool_object(deployment: str, pool: str) -> str:
+    """Name of the Deployment and the headless Service of one pool."""
+    return f"{deployment}-{pool}"
+
+
+def router_object(deployment: str) -> str:
+    """Name of the router's Deployment and of the ConfigMap with its bootstrap."""
+    return f"{deployment}-router"
+
+
+def routes_object(deployment: str) -> str:
+    """Name of the ConfigMap with clusters, routes and weights."""
+    return f"{deployment}-routes"
+
+
+def endpoint(deployment: str, namespace: str) -> str:
+    """The URL that clients use inside the cluster."""
+    return f"http://{deployment}.{namespace}.svc"
+
+
+def selector(deployment: str, component: str, pool: str | None = None) -> dict[str, str]:
+    """Labels that select the pods of one workload."""
+    labels = {
+        "app.kubernetes.io/name": "specfleet",
+        "app.kubernetes.io/instance": deployment,
+        "app.kubernetes.io/component": component,
+    }
+    if pool is not None:
+        labels[LABEL_POOL] = pool
+    return labels
+
+
+def labels(deployment: str, component: str, pool: str | None = None) -> dict[str, str]:
+    """Labels of an owned object."""
+    return selector(deployment, component, pool) | {
+        "app.kubernetes.io/managed-by": "specfleet",
+        LABEL_DEPLOYMENT: deployment,
+    }
