@@ -206,7 +206,7 @@ class NgramOptions(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(Rule("self.minMatch <= self.maxMatch", "minMatch must not be greater than maxMatch"))
-    }
+    )
     min_match: int = Field(2, ge=1, le=64)
     max_match: int = Field(4, ge=1, le=64)
 
