@@ -1,0 +1,3 @@
+module specfleet.dev/testbed/pause
+
+go 1.26

@@ -1,0 +1,89 @@
+"""The API-server-only bed; several may run at once, each in a state directory of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.testbed import control_plane, registry
+from tests.testbed.control_plane import Layout
+from tests.testbed.errors import TestbedError
+from tests.testbed.locks import exclusive, remove
+from tests.testbed.programs import CONTROL_PLANE, CONTROLLER_MANAGER
+from tests.testbed.progress import step
+from tests.testbed.tools import ensure_programs
+
+_SERVICE_CIDR = "10.214.0.0/16"
+# Never routed: nothing connects to it, but the API server insists on an address that is not loopback (RFC 5737).
+_ADVERTISED = "203.0.113.1"
+_MARKER = "light-bed"
+
+
+def up(state: Path, *, controllers: bool, owned: bool) -> Layout:
+    """Start it in `state`, or return the one that runs there.
+
+    Args:
+        owned: it ends with this process (cleaned up by the next start); else it stays until `down`.
+
+    Raises:
+        TestbedError: `state` holds something else, or a part did not start.
+    """
+    state = state.resolve()
+    _take(state)
+    clean_orphans()
+    ensure_programs((*CONTROL_PLANE, *((CONTROLLER_MANAGER,) if controllers else ())))
+    layout = _layout(state, registry.claim(state, 3, owned=owned).ports)
+    with exclusive(f"bed-{layout.ports[0]}"):
+        return _started(layout, controllers=controllers)
+
+
+def _started(layout: Layout, *, controllers: bool) -> Layout:
+    if layout.etcd.alive and layout.api_server.alive and layout.ready():
+        if controllers:
+            control_plane.start_controllers(layout)
+        return layout
+    with step("control plane", f"start etcd and kube-apiserver on 127.0.0.1:{layout.ports[0]}"):
+        control_plane.stop(layout)
+        remove(layout.state / "etcd")
+        control_plane.start(layout, controllers=controllers)
+    return layout
+
+
+def down(state: Path) -> None:
+    """End what runs in `state` and remove the directory; does nothing where there is none."""
+    state = state.resolve()
+    if (state / _MARKER).is_file():
+        control_plane.stop(_layout(state, (0, 0, 0)))
+        remove(state)
+    registry.release(state)
+
+
+def is_light_bed(state: Path) -> bool:
+    """Whether `state` belongs to a bed of this kind."""
+    return (state / _MARKER).is_file()
+
+
+def healthy(state: Path) -> bool:
+    """Whether the one in `state` runs and is ready."""
+    state = state.resolve()
+    known = next((bed for bed in registry.beds() if bed.state == state), None)
+    return known is not None and is_light_bed(state) and _layout(state, known.ports).ready()
+
+
+def clean_orphans() -> None:
+    """Take down the beds whose owners have died."""
+    with exclusive("orphans"):
+        for bed in registry.beds():
+            if bed.orphaned:
+                down(bed.state)
+
+
+def _take(state: Path) -> None:
+    if state.is_dir() and any(state.iterdir()) and not is_light_bed(state):
+        raise TestbedError(f"expected {state} to be empty or a test bed's own, found other files: name another --state")
+    state.mkdir(parents=True, exist_ok=True)
+    (state / _MARKER).touch()
+
+
+def _layout(state: Path, ports: tuple[int, ...]) -> Layout:
+    api, clients, peers = ports
+    return Layout(state, "127.0.0.1", _ADVERTISED, (api, clients, peers), _SERVICE_CIDR, pods_possible=False)
