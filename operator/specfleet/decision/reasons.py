@@ -1,0 +1,65 @@
+"""The words of a decision that are part of the API: reasons, phases and what freezes evidence."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What is going on with a route."""
+
+    SETTLED = "Settled"
+    MOVING = "Moving"
+    EXPLORING = "Exploring"
+    HELD = "Held"
+
+
+class Hold(StrEnum):
+    """Why evidence is frozen and the last decision stands. Each value is also a `Reason`."""
+
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    INSUFFICIENT_COVERAGE = "InsufficientCoverage"
+    ROLLOUT_IN_PROGRESS = "RolloutInProgress"
+    NO_READY_PODS = "NoReadyPods"
+    ROUTES_REJECTED = "RoutesRejected"
+
+
+class Reason(StrEnum):
+    """Why a route is where it is: stable, machine-readable, explained in docs/reference/decision.md."""
+
+    PAYS = "Pays"
+    GATHERING = "Gathering"
+    NO_EVIDENCE = "NoEvidence"
+    BELOW_ACCEPTANCE = "BelowAcceptance"
+    BELOW_BREAK_EVEN = "BelowBreakEven"
+    EXPLORING = "Exploring"
+    NO_EXPLORATION = "NoExploration"
+    NO_LINE = "NoLine"
+    OVERRIDE_ALWAYS = "OverrideAlways"
+    OVERRIDE_NEVER = "OverrideNever"
+    NO_ROOM_TO_MOVE = "NoRoomToMove"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    INSUFFICIENT_COVERAGE = "InsufficientCoverage"
+    ROLLOUT_IN_PROGRESS = "RolloutInProgress"
+    NO_READY_PODS = "NoReadyPods"
+    ROUTES_REJECTED = "RoutesRejected"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.PAYS: "Speculation is on and what was counted says that it pays.",
+    Reason.GATHERING: "Speculation is on; fewer than 20 requests were counted, too few to judge.",
+    Reason.NO_EVIDENCE: "Nothing was counted yet: no finished request of this route carried acceptance figures.",
+    Reason.BELOW_ACCEPTANCE: "Speculation is off: too few drafted tokens were accepted (minAcceptancePercent).",
+    Reason.BELOW_BREAK_EVEN: "Speculation is off: a decode step yielded too few tokens to pay (breakEven).",
+    Reason.EXPLORING: "The route starts in baseline; a share of it explores speculation until it is shown to pay.",
+    Reason.NO_EXPLORATION: "The route is in baseline and nothing looks whether speculation would pay.",
+    Reason.NO_LINE: "Neither minAcceptancePercent nor a fixed breakEven is set, so there is nothing to decide by.",
+    Reason.OVERRIDE_ALWAYS: "speculation: Always is set on the route.",
+    Reason.OVERRIDE_NEVER: "speculation: Never is set on the route.",
+    Reason.NO_ROOM_TO_MOVE: "A switch is due and waits: the other pool has no room for the route's requests in flight.",
+    Reason.METRICS_UNAVAILABLE: "The routers' counters cannot be read; the last decision stands.",
+    Reason.INSUFFICIENT_COVERAGE: "Fewer than half of the routers report; the last decision stands.",
+    Reason.ROLLOUT_IN_PROGRESS: "The pools are being rolled to a new template; evidence waits until all pods carry it.",
+    Reason.NO_READY_PODS: "The pool that the route should be served by has no ready pod; traffic stays elsewhere.",
+    Reason.ROUTES_REJECTED: "A router refused the last routing files; nothing moves until they are served.",
+}

@@ -1,0 +1,291 @@
+"""When a route's speculation is switched off and on: `start` once, then `step` with every block and every tick.
+
+Pure: values and a clock in, values out. docs/reference/decision.md explains the rule with a worked example.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from specfleet.decision import evidence
+from specfleet.decision.message import message
+from specfleet.decision.reasons import Hold, Phase, Reason
+from specfleet.decision.state import MAX_BACKOFF, RouteState, decode, milliseconds, not_after, start
+from specfleet.decision.types import LINES, Block, Evidence, Line, Override, Pool, Room, RouteConfig, Verdict
+
+__all__ = [
+    "Block",
+    "Evidence",
+    "Hold",
+    "Line",
+    "Override",
+    "Phase",
+    "Pool",
+    "Reason",
+    "Room",
+    "RouteConfig",
+    "RouteState",
+    "Verdict",
+    "decode",
+    "start",
+    "step",
+    "usable",
+]
+
+RESET_SECONDS = 6 * 3600.0  # in speculation, after which a switch-off starts the back-off again
+RAMP = ((1 / 3, 10), (2 / 3, 50))  # until this fraction of the dwell in speculation, at most this percent
+EXPLORATION_AGE_SECONDS = 2 * 3600.0
+EXPLORATION_REQUESTS = 60.0
+RATE_SECONDS = 3600.0
+
+
+def step(
+    state: RouteState,
+    config: RouteConfig,
+    block: Block | None,
+    now: float,
+    *,
+    hold: Hold | None = None,
+    room: Room | None = None,
+) -> tuple[RouteState, Verdict]:
+    """Take in a block, or None on a tick without news, and say where the route belongs at `now` (epoch seconds).
+
+    A block that is not newer than the last one, or whose counts cannot be (negative, more accepted than drafted or than
+    decoded), is left out. `hold` freezes the evidence and the share of traffic; a person's override still acts.
+    `room` None means that either pool could take the route.
+    """
+    room = room or Room()
+    now = milliseconds(now)
+    state = _configured(not_after(state, now), config)
+    if hold is None:
+        if block is not None and usable(block) and block.at > state.block_at:
+            state = _counted(state, config, block)
+        state, blocked = _decided(state, config, now, room)
+    else:
+        blocked = False
+    state, switched, unplaced = _placed(state, config, now, hold, room)
+    state = replace(state, percent=_percent(state, config, now, hold))
+    return state, _verdict(state, config, now, hold, switched=switched, no_room=blocked or unplaced)
+
+
+def usable(block: Block) -> bool:
+    """Whether a block's counts can be: whole, not negative, accepted at most drafted and at most decoded."""
+    counts = (block.tokens, block.accepted, block.drafted, block.requests)
+    numbers = (block.at, block.share, 1.0 if block.seconds is None else block.seconds)
+    return (
+        all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in counts)
+        and all(math.isfinite(x) and x >= 0.0 for x in numbers)
+        and block.share <= 1.0
+        and block.seconds != 0.0
+        and block.accepted <= min(block.drafted, block.tokens)
+    )
+
+
+def dwell_end(state: RouteState, config: RouteConfig) -> float:
+    """The time before which the rule does not switch again: half a dwell after on; a dwell x 2^n after off."""
+    if state.mode == "speculative":
+        return state.since + config.dwell_seconds / 2.0
+    return state.since + config.dwell_seconds * 2.0 ** (state.backoff or 0)
+
+
+def _configured(state: RouteState, config: RouteConfig) -> RouteState:
+    lines = tuple(evidence.configured(old, line, config) for line, old in zip(LINES, state.lines, strict=True))
+    return replace(state, lines=lines)
+
+
+def _counted(state: RouteState, config: RouteConfig, block: Block) -> RouteState:
+    at = milliseconds(block.at)
+    seconds = config.block_seconds if block.seconds is None else block.seconds
+    fade = math.exp(-(at - state.block_at) / RATE_SECONDS) if state.block_at else 0.0
+    return replace(
+        state,
+        block_at=at,
+        rate_requests=evidence.rounded(state.rate_requests * fade + block.requests),
+        rate_hours=evidence.rounded(state.rate_hours * fade + block.share * seconds / 3600.0),
+        lines=tuple(
+            evidence.gathered(old, line, replace(block, at=at), config, state.mode)
+            for line, old in zip(LINES, state.lines, strict=True)
+        ),
+    )
+
+
+def _due(state: RouteState) -> Line | None:
+    """The line on whose word the route leaves its mode now: any one to go off, all that are set to come back."""
+    lines = [(line, known) for line, known in zip(LINES, state.lines, strict=True) if known.value is not None]
+    saying = [line for line, known in lines if known.says_switch(state.mode)]
+    if not saying or (state.mode == "baseline" and len(saying) < len(lines)):
+        return None
+    return max(saying, key=lambda line: state.line(line).score)
+
+
+def _decided(state: RouteState, config: RouteConfig, now: float, room: Room) -> tuple[RouteState, bool]:
+    """The rule itself. The flag is set where a switch is due and the other pool has no room."""
+    line = _due(state)
+    if line is None or now < dwell_end(state, config):
+        return state, False
+    off = state.mode == "speculative"
+    moves = config.enforce and config.override == "Auto" and state.served == state.mode
+    if moves and not (room.to_baseline if off else room.to_speculation):
+        return state, True
+    changes = replace(
+        state,
+        mode="baseline" if off else "speculative",
+        since=now,
+        lines=tuple(known.restarted() for known in state.lines),
+    )
+    if not off:
+        return changes, False
+    return replace(changes, cause=line, backoff=_backoff(state, now)), False
+
+
+def _backoff(state: RouteState, now: float) -> int:
+    if state.backoff is None or now - state.since >= RESET_SECONDS:
+        return 0
+    return min(state.backoff + 1, MAX_BACKOFF)
+
+
+def _placed(
+    state: RouteState, config: RouteConfig, now: float, hold: Hold | None, room: Room
+) -> tuple[RouteState, bool, bool]:
+    """Where the route is served: an override first, else the rule; Observe leaves it. Flags: switched, no room."""
+    by_rule = config.override == "Auto"
+    if config.override == "Always":
+        target: Pool = "speculative"
+    elif config.override == "Never":
+        target = "baseline"
+    elif hold is not None:
+        target = state.served
+    else:
+        target = state.mode if config.enforce else state.placed
+    if target == state.served:
+        if by_rule and config.enforce and state.served == state.mode:
+            state = replace(state, placed=state.served)
+        return state, False, False
+    if not (room.to_baseline if target == "baseline" else room.to_speculation):
+        return state, False, True
+    moved = replace(
+        state,
+        served=target,
+        served_since=now,
+        placed=target if by_rule else state.placed,
+        ramp_since=now if by_rule and target == "speculative" else None,
+    )
+    return moved, True, False
+
+
+def _percent(state: RouteState, config: RouteConfig, now: float, hold: Hold | None) -> int:
+    """The share of the route's traffic for speculation: whole, ramped after a switch on, explored while off."""
+    on = state.served == "speculative"
+    if config.override != "Auto" or not config.enforce:
+        return 100 if on else 0
+    if hold is not None:
+        return state.percent
+    if not on:
+        return exploration_percent(state, config, now)
+    if state.ramp_since is not None:
+        for fraction, percent in RAMP:
+            if now < state.ramp_since + fraction * config.dwell_seconds / 2.0:
+                return percent
+    return 100
+
+
+def exploration_percent(state: RouteState, config: RouteConfig, now: float) -> int:
+    """The exploring share, in whole percent: sqrt(60 / (requests an hour x age)), the age 2 h at least.
+
+    Delay costs n/(share x rate), looking costs share x age; their sum is least at the square root. 1 % at least, the
+    policy's most while the rate is unknown, 0 where the policy says so or no line is set.
+    """
+    most = config.exploration_max_percent
+    if most <= 0 or all(line.value is None for line in state.lines):
+        return 0
+    if state.rate_requests == 0.0 or state.rate_hours == 0.0:
+        return most
+    per_hour = state.rate_requests / state.rate_hours
+    hours = max(EXPLORATION_AGE_SECONDS, now - state.served_since) / 3600.0
+    return max(1, min(most, round(100.0 * math.sqrt(EXPLORATION_REQUESTS / (per_hour * hours)))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    steps: float | None
+    interval: tuple[float, float] | None
+    acceptance: int | None
+
+
+def _figures(state: RouteState) -> _Figures:
+    steps = evidence.estimate(state.line("BreakEven").window)
+    drafts = evidence.estimate(state.line("Acceptance").window)
+    interval = None
+    if steps is not None and steps[1] is not None:
+        interval = (max(1.0, 1.0 + steps[0] - steps[1]), 1.0 + steps[0] + steps[1])
+    return _Figures(
+        steps=None if steps is None else 1.0 + steps[0],
+        interval=interval,
+        acceptance=None if drafts is None else round(100.0 * drafts[0]),
+    )
+
+
+def _shown_line(state: RouteState) -> Evidence | None:
+    """The line that decides next: the nearest to going off, or, while off, the furthest from coming back."""
+    threshold = evidence.THRESHOLD[state.mode]
+    lines = [(line, known) for line, known in zip(LINES, state.lines, strict=True) if known.value is not None]
+    if not lines:
+        return None
+    pick = max if state.mode == "speculative" else min
+    line, known = pick(lines, key=lambda item: item[1].score)
+    return Evidence(line=line, score=known.score, threshold=threshold, requests=int(known.requests))
+
+
+def _verdict(
+    state: RouteState, config: RouteConfig, now: float, hold: Hold | None, *, switched: bool, no_room: bool
+) -> Verdict:
+    reason = _reason(state, config, hold, no_room=no_room)
+    figures = _figures(state)
+    end = dwell_end(state, config)
+    verdict = Verdict(
+        pool=state.served,
+        wanted_pool=state.mode,
+        phase=_phase(state, config, hold, no_room=no_room),
+        reason=reason,
+        message="",
+        speculative_percent=state.percent,
+        tokens_per_step=figures.steps,
+        tokens_per_step_interval=figures.interval,
+        acceptance_percent=figures.acceptance,
+        evidence=_shown_line(state),
+        switched=switched,
+        next_look_at=end if end > now else None,
+        no_room=no_room,
+    )
+    return replace(verdict, message=message(verdict, state, config, now))
+
+
+def _phase(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room: bool) -> Phase:
+    if no_room or (hold is not None and config.override == "Auto"):
+        return Phase.HELD
+    if state.served == "speculative":
+        return Phase.SETTLED if state.percent == 100 else Phase.MOVING
+    return Phase.EXPLORING if state.percent > 0 else Phase.SETTLED
+
+
+def _reason(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room: bool) -> Reason:
+    if no_room:
+        return Reason.NO_ROOM_TO_MOVE
+    if config.override != "Auto":
+        return Reason.OVERRIDE_ALWAYS if config.override == "Always" else Reason.OVERRIDE_NEVER
+    if hold is not None:
+        return Reason(hold.value)
+    set_lines = [line for line in state.lines if line.value is not None]
+    if not set_lines:
+        return Reason.NO_LINE
+    counted = min(line.counted_requests for line in set_lines)
+    if state.mode == "speculative":
+        if counted == 0:
+            return Reason.NO_EVIDENCE
+        return Reason.PAYS if counted >= evidence.MIN_REQUESTS else Reason.GATHERING
+    if state.cause is not None:
+        return Reason.BELOW_ACCEPTANCE if state.cause == "Acceptance" else Reason.BELOW_BREAK_EVEN
+    if state.percent == 0 and state.served == "baseline":
+        return Reason.NO_EXPLORATION
+    return Reason.EXPLORING

@@ -1,0 +1,101 @@
+"""What goes into a decision and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from specfleet.decision.reasons import Phase, Reason
+
+Pool = Literal["speculative", "baseline"]
+Line = Literal["Acceptance", "BreakEven"]
+Override = Literal["Auto", "Always", "Never"]
+
+LINES: tuple[Line, ...] = ("Acceptance", "BreakEven")
+
+
+@dataclass(frozen=True, slots=True)
+class RouteConfig:
+    """The policy of one route, in plain values.
+
+    `draft_tokens` is k, the tokens drafted a round. `min_acceptance_percent` (accepted over drafted, 1 to 100) and
+    `break_even` (tokens per decode step, 1 or more) are the two lines; None is a line that is not set.
+    """
+
+    initial: Pool = "baseline"
+    enforce: bool = True
+    override: Override = "Auto"
+    draft_tokens: int = 4
+    min_acceptance_percent: int | None = None
+    break_even: Decimal | float | None = None
+    block_seconds: float = 60.0
+    dwell_seconds: float = 600.0
+    exploration_max_percent: int = 10
+
+    def line_value(self, line: Line) -> float | None:
+        """The value that a line's x is held against, in tokens per step; None where the line is not set."""
+        if line == "BreakEven":
+            return None if self.break_even is None else float(self.break_even)
+        if self.min_acceptance_percent is None:
+            return None
+        return 1.0 + self.draft_tokens * self.min_acceptance_percent / 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One interval's increments of a route's rows in the speculative pool.
+
+    `at` is its end, in seconds since the epoch; `tokens` are decode tokens (completion tokens less one a request),
+    `requests` finished requests, `share` the fraction of the route's traffic that went to speculation meanwhile.
+    `seconds` is the interval's length; None means the policy's block.
+    """
+
+    at: float
+    tokens: int
+    accepted: int
+    drafted: int
+    requests: int
+    share: float
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether a pool could take the whole route now."""
+
+    to_baseline: bool = True
+    to_speculation: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The score of one line towards the next switch. At `score` >= `threshold` the line says to switch."""
+
+    line: Line
+    score: float
+    threshold: float
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one step. `pool` serves the route, or is to; `wanted_pool` is what the rule alone would choose.
+
+    `speculative_percent` is the share of traffic to send to speculation. `tokens_per_step_interval` is a 95 % interval
+    over the last blocks, None with fewer than two. `switched` is true on the step that moves `pool`.
+    """
+
+    pool: Pool
+    wanted_pool: Pool
+    phase: Phase
+    reason: Reason
+    message: str
+    speculative_percent: int
+    tokens_per_step: float | None
+    tokens_per_step_interval: tuple[float, float] | None
+    acceptance_percent: int | None
+    evidence: Evidence | None
+    switched: bool
+    next_look_at: float | None
+    no_room: bool
