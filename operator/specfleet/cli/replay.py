@@ -1,0 +1,252 @@
+"""`specfleet replay`: what the rule would have decided, line by line, on recorded or simulated counts."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+import yaml
+from pydantic import ValidationError
+
+from specfleet.api.base import duration
+from specfleet.api.v1alpha1 import Enforcement, Policy
+from specfleet.decision.policy import route_config
+from specfleet.decision.rule import Block, RouteConfig, RouteState, Verdict, start, step
+from specfleet.decision.state import MAX_TIME
+
+COUNTS = ("tokens", "accepted", "drafted", "requests")
+MAX_COUNT = 2**53
+MAX_DRAFT_TOKENS = 32
+_GAP_BLOCKS = 1.5
+_SHOWN = 60
+
+
+class PolicyError(ValueError):
+    """The policy cannot be used; the message says what was expected and what to write."""
+
+
+class LineError(ValueError):
+    """A line cannot be used; `t` is its time where that could be read."""
+
+    def __init__(self, text: str, t: float | None = None) -> None:
+        super().__init__(text)
+        self.t = t
+
+
+def replay(lines: Iterable[str], policy_text: str, draft_tokens: int) -> Iterator[str]:
+    """One JSON answer for each of `lines`, each before the next line is asked for.
+
+    `policy_text` is the YAML of `spec.policy`, `draft_tokens` is k. Raises PolicyError at once where the policy cannot
+    be used. Nothing in `lines` raises: a bad line is answered with `t` and `error` and counts as a gap.
+    """
+    if not 1 <= draft_tokens <= MAX_DRAFT_TOKENS:
+        raise PolicyError(f"--draft-tokens must be 1 to {MAX_DRAFT_TOKENS}, found {draft_tokens}")
+    return _answers(lines, route_config(read_policy(policy_text), draft_tokens=draft_tokens))
+
+
+def read_policy(text: str) -> Policy:
+    """The policy in `text`, checked as the API server would. Raises PolicyError."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise PolicyError(f"the policy is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(document, dict):
+        found = "nothing" if document is None else type(document).__name__
+        raise PolicyError(f"expected the fields of spec.policy, for instance minAcceptancePercent: 40; found {found}")
+    for wrapper in ("spec", "policy"):
+        if wrapper in document:
+            raise PolicyError(
+                f"expected the fields of spec.policy themselves: write what stands under {wrapper}: alone"
+            )
+    try:
+        policy = Policy.model_validate_json(json.dumps(document, default=str))
+    except ValidationError as error:
+        raise PolicyError("; ".join(_finding(item) for item in error.errors())) from None
+    except ValueError as error:
+        raise PolicyError(f"the policy cannot be read: {error}") from None
+    findings = list(_between_fields(policy))
+    if findings:
+        raise PolicyError("; ".join(findings))
+    return policy
+
+
+def _finding(item: Any) -> str:
+    path = ".".join(str(part) for part in item["loc"]) or "policy"
+    if item["type"] == "extra_forbidden":
+        return f"{path}: no such field"
+    text = repr(item["input"])
+    if len(text) > _SHOWN:
+        text = text[:_SHOWN] + "..."
+    return f"{path}: {item['msg']}, found {text}"
+
+
+def _between_fields(policy: Policy) -> Iterator[str]:
+    """What the API server checks by CEL rules."""
+    line = policy.break_even
+    if line is not None and (line.source == "Fixed") != (line.tokens_per_step is not None):
+        yield 'breakEven: write tokensPerStep, for instance "1.60", with source Fixed, and only there'
+    if line is not None and line.tokens_per_step is not None and not 1.0 <= float(line.tokens_per_step) <= 33.0:
+        yield "breakEven.tokensPerStep: must be between 1 and 33: no decode step yields less than one token"
+    no_line = policy.min_acceptance_percent is None and (line is None or line.source == "None")
+    if no_line and policy.enforcement is Enforcement.ENFORCE:
+        yield (
+            "enforcement Enforce needs a line to decide by: write minAcceptancePercent, for instance 40, "
+            'or breakEven: {source: Fixed, tokensPerStep: "1.60"}, or enforcement: Observe'
+        )
+    for name, text, most in (("block", policy.block, 3600.0), ("dwell", policy.dwell, 86400.0)):
+        if not 1.0 <= duration(text).total_seconds() <= most:
+            yield f"{name}: must be 1s to {int(most // 3600)}h, found {text}"
+
+
+def _answers(lines: Iterable[str], config: RouteConfig) -> Iterator[str]:
+    state: RouteState | None = None
+    last: float | None = None
+    for text in lines:
+        try:
+            t, block = _block(text, last, state, config)
+        except LineError as error:
+            yield json.dumps({"t": error.t, "error": str(error)})
+            continue
+        if state is None:
+            state = start(config, max(0.0, t - config.block_seconds))
+        state, verdict = step(state, config, block, t)
+        last = t
+        yield json.dumps(_answer(block.at, verdict))
+
+
+def _block(text: str, last: float | None, state: RouteState | None, config: RouteConfig) -> tuple[float, Block]:
+    record = _record(text)
+    t = _time(record)
+    if last is not None and t <= last:
+        raise LineError(f"expected t to rise from line to line, found {_short(t)} after {_short(last)}", t)
+    counts = {name: _count(record, name, t) for name in COUNTS}
+    if counts["accepted"] > counts["drafted"]:
+        raise LineError(f"accepted ({counts['accepted']}) is more than drafted ({counts['drafted']})", t)
+    if counts["accepted"] > counts["tokens"]:
+        raise LineError(f"accepted ({counts['accepted']}) is more than tokens ({counts['tokens']})", t)
+    percent = state.percent if state is not None else _first_percent(config)
+    seconds = config.block_seconds
+    if last is not None and t - last <= _GAP_BLOCKS * seconds:
+        seconds = t - last
+    return t, Block(at=t, share=percent / 100.0, seconds=seconds, **counts)
+
+
+def _first_percent(config: RouteConfig) -> int:
+    """The share that the traffic before the first answer is taken to have had."""
+    return 100 if config.initial == "speculative" else config.exploration_max_percent if config.enforce else 0
+
+
+def _record(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise LineError("expected a JSON object, found an empty line")
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LineError(f"expected a JSON object: {error}") from None
+    if not isinstance(record, dict):
+        raise LineError(f"expected a JSON object, found {_short(record)}")
+    return record
+
+
+def _time(record: dict[str, Any]) -> float:
+    if "t" not in record:
+        raise LineError("t is missing: expected seconds")
+    t = record["t"]
+    if isinstance(t, bool) or not isinstance(t, int | float):
+        raise LineError(f"expected t in seconds, found {_short(t)}")
+    if isinstance(t, float) and not math.isfinite(t):
+        raise LineError(f"expected t in seconds, found {t}")
+    if not 0 <= t <= MAX_TIME:
+        raise LineError(f"expected t in seconds from 0 to {MAX_TIME:.0f}, found {_short(t)}")
+    return t
+
+
+def _count(record: dict[str, Any], name: str, t: float) -> int:
+    if name not in record:
+        raise LineError(f"{name} is missing: expected a whole number, 0 or more", t)
+    value = record[name]
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole or value < 0:
+        raise LineError(f"expected {name} to be a whole number, 0 or more; found {_short(value)}", t)
+    if value > MAX_COUNT:
+        raise LineError(f"expected {name} to be at most 2^53, found {_short(value)}", t)
+    return int(value)
+
+
+def _short(value: Any) -> str:
+    try:
+        text = json.dumps(value)
+    except ValueError:
+        return "a number of very many digits"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _answer(t: float, verdict: Verdict) -> dict[str, Any]:
+    shown = verdict.evidence
+    evidence = None
+    if shown is not None:
+        evidence = {
+            "line": shown.line,
+            "score": f"{shown.score:.1f}",
+            "threshold": f"{shown.threshold:.1f}",
+            "requests": shown.requests,
+        }
+    steps = verdict.tokens_per_step
+    return {
+        "t": t,
+        "pool": verdict.pool,
+        "phase": verdict.phase.value,
+        "speculativePercent": verdict.speculative_percent,
+        "tokensPerStep": None if steps is None else f"{steps:.2f}",
+        "evidence": evidence,
+        "reason": verdict.reason.value,
+    }
+
+
+def replay_command(
+    policy: Annotated[Path, typer.Option("--policy", help="YAML file with the fields of spec.policy.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="JSON lines to replay; without it, or as -, standard input.", show_default=False),
+    ] = None,
+    draft_tokens: Annotated[
+        int, typer.Option("--draft-tokens", min=1, max=MAX_DRAFT_TOKENS, help="k, the tokens drafted a round.")
+    ] = 4,
+) -> None:
+    """Answer each line of counts with what the rule decides.
+
+    A line is {"t": seconds, "tokens": n, "accepted": n, "drafted": n, "requests": n}: what one route did in the
+    speculative pool during the block that ends at t. Each is answered at once, so a program can feed this in a loop.
+    """
+    try:
+        lines = _opened(file)
+        answers = replay(lines, policy.read_text(encoding="utf-8"), draft_tokens)
+    except PolicyError as error:
+        typer.echo(f"{policy}: {error}", err=True)
+        raise typer.Exit(2) from None
+    except (OSError, UnicodeDecodeError) as error:
+        typer.echo(f"cannot read: {error}", err=True)
+        raise typer.Exit(2) from None
+    with lines:
+        _write(answers)
+
+
+def _opened(file: Path | None) -> TextIO:
+    if file is None or str(file) == "-":
+        # A byte that is no UTF-8 spoils its own line, not the run.
+        return open(sys.stdin.fileno(), encoding="utf-8-sig", errors="replace", closefd=False)
+    return file.open(encoding="utf-8-sig", errors="replace")
+
+
+def _write(answers: Iterator[str]) -> None:
+    try:
+        for answer in answers:
+            print(answer, flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone: nothing is left to say, and no trace of it either
+        raise typer.Exit(0) from None
