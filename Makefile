@@ -1,0 +1,158 @@
+# Everything here works on a bare machine that has Python 3.11 or later, Go, apt, git and make.
+# What is compiled or downloaded goes to $SPECFLEET_CACHE (default ~/.cache/specfleet), so a second clone is quick.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+CACHE := $(or $(SPECFLEET_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/specfleet)
+OWN_UV := $(CACHE)/uv/bin/uv
+UV := $(if $(wildcard $(OWN_UV)),$(OWN_UV),$(or $(shell command -v uv 2>/dev/null),$(OWN_UV)))
+BIN := .venv/bin
+SYNCED := .venv/.synced
+TESTBED := $(BIN)/python -m tests.testbed
+PYTEST := $(BIN)/python -m pytest
+IMAGE ?= ghcr.io/specfleet/specfleet:0.1.0
+BUILDER ?= docker build
+
+export UV_PYTHON_DOWNLOADS := never
+export PYTHONUNBUFFERED := 1
+
+# Phases of `make test`, cheapest first: a mistake is reported after seconds, not after the node is up.
+PHASES := lint test-unit test-render test-envoy test-cluster test-node-smoke
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z.-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ The two that matter
+
+.PHONY: demo
+demo: .venv ## bring up a node, serve a real model in two pools, and watch speculation go off on one route
+	$(BIN)/python -m tests.node.demo
+
+.PHONY: test
+test: .venv ## lint and all tests, one node smoke included; brings what it needs and takes it down again
+	@begun=$$SECONDS; summary=""; \
+	for phase in $(PHASES); do \
+	  started=$$SECONDS; echo "==> $$phase"; \
+	  $(MAKE) $$phase || { echo "==> $$phase FAILED after $$((SECONDS - started)) s; run it alone with: make $$phase" >&2; exit 1; }; \
+	  summary+="$$(printf '%8d s  %s' $$((SECONDS - started)) $$phase)"$$'\n'; \
+	done; \
+	printf '==> all phases passed\n%s%8d s  in all\n' "$$summary" $$((SECONDS - begun))
+
+##@ Phases of the tests
+
+.PHONY: lint
+lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
+	$(UV) lock --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict operator/specfleet tests manifests
+	$(BIN)/lint-imports
+	$(BIN)/python -m specfleet.api.crd --check crds
+	@diff -r crds charts/specfleet/files/crds || { echo "crds/ and charts/specfleet/files/crds differ: run make crds" >&2; exit 1; }
+
+.PHONY: test-unit
+test-unit: .venv tool-helm tool-kubectl ## pure units, and the chart as Helm renders it
+	$(PYTEST) tests/unit -m "not envoy and not engine and not cluster and not node"
+
+.PHONY: test-render
+test-render: .venv ## golden files of what is rendered; command lines against vLLM's own parser
+	$(PYTEST) tests/render
+
+.PHONY: test-envoy
+test-envoy: .venv tool-envoy ## the router's configuration in a real Envoy, on loopback
+	$(PYTEST) tests -m envoy
+
+.PHONY: test-cluster
+test-cluster: .venv tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm ## API, operator and chart on a real API server
+	$(PYTEST) tests/cluster -m cluster
+
+.PHONY: test-node-smoke
+test-node-smoke: .venv ## one run of the demo's script, with a shorter load, on a whole node
+	$(call with_bed,$(PYTEST) tests/node/test_smoke.py)
+
+.PHONY: test-node
+test-node: .venv ## all tests on the whole node (long)
+	$(call with_bed,$(PYTEST) tests/node -m node)
+
+# Runs a command on the whole node. A node that was up before (a demo, say) is used and left; one that was brought up
+# for the command goes again with it, unless KEEP_TESTBED is set.
+define with_bed
+@up_before=yes; $(TESTBED) status >/dev/null 2>&1 || up_before=no; \
+end() { if [ $$up_before = no ] && [ -z "$${KEEP_TESTBED:-}" ]; then $(TESTBED) down; fi; }; \
+trap end EXIT; \
+$(TESTBED) up; \
+$(1)
+endef
+
+tool-%: .venv
+	@$(TESTBED) tools $* >/dev/null
+
+##@ The node
+
+.PHONY: testbed
+testbed: .venv ## bring up the whole node and leave it running
+	$(TESTBED) up
+	@echo "to use it: eval \"\$$($(TESTBED) env)\""
+
+.PHONY: testbed-down
+testbed-down: .venv ## end the node and remove all that it left on the machine
+	$(TESTBED) down
+
+.PHONY: demo-down
+demo-down: testbed-down ## end the demo, its node with it
+
+##@ Benchmarks (results in build/)
+
+.PHONY: bench-switch
+bench-switch: .venv ## switches under load: failed requests, incomplete streams, time from decision to served
+	@mkdir -p build
+	$(call with_bed,$(BIN)/python -m tests.bench.switch --out build/bench-switch.json)
+
+.PHONY: bench-router
+bench-router: .venv tool-envoy ## Envoy's CPU an event, with and without our filters
+	@mkdir -p build
+	$(BIN)/python -m tests.bench.router --out build/bench-router.json
+
+.PHONY: bench-decision
+bench-decision: .venv ## the decision rule on simulated routes: false switches a day, points lost
+	@mkdir -p build
+	$(BIN)/python -m tests.bench.decision --out build/bench-decision.json
+
+##@ Generated files and the image
+
+.PHONY: crds
+crds: .venv tool-helm ## generate crds/, the chart's copy and manifests/install
+	$(BIN)/python -m specfleet.api.crd crds
+	@mkdir -p charts/specfleet/files/crds
+	@rm -f charts/specfleet/files/crds/*.yaml
+	cp crds/*.yaml charts/specfleet/files/crds/
+	$(BIN)/python -m manifests.render_install
+
+.PHONY: image
+image: ## build the operator image (IMAGE=name:tag, BUILDER="docker build" or "buildah bud")
+	$(BUILDER) -t $(IMAGE) --build-arg REVISION=$$(git rev-parse HEAD) .
+
+##@ The environment
+
+.PHONY: .venv
+.venv: $(SYNCED) ## the locked Python environment (uv is brought where there is none)
+
+$(SYNCED): pyproject.toml uv.lock | $(UV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "expected Python 3.11 or later, found $$($(PYTHON) --version): name another with PYTHON=..." >&2; exit 1; }
+	$(UV) sync --frozen --python $(PYTHON)
+	@touch $@
+
+$(OWN_UV):
+	@echo "uv is not on PATH: installing it into $(CACHE)/uv"
+	$(PYTHON) -m venv $(CACHE)/uv
+	$(CACHE)/uv/bin/pip install --quiet uv
+
+.PHONY: clean
+clean: ## remove the environment, build results and caches of the checkout
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
