@@ -1,0 +1,160 @@
+"""Condition types of a SpecDeployment and their stable reasons: the one table that code and documentation share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from specfleet.api.findings import FINDING_SENTENCES
+
+
+class ConditionType(StrEnum):
+    """`status.conditions[].type`. Ready, Reconciling and Stalled follow the kstatus conventions."""
+
+    READY = "Ready"
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
+    VALID = "Valid"
+    METRICS_AVAILABLE = "MetricsAvailable"
+    SPECULATION_ACTIVE = "SpeculationActive"
+    CAPACITY_SUFFICIENT = "CapacitySufficient"
+    MOVING = "Moving"
+
+
+CONDITION_SENTENCES: dict[ConditionType, str] = {
+    ConditionType.READY: "Both pools and the router have their ready pods, and the last spec is in force. "
+    "Speculation that is off by policy leaves it True.",
+    ConditionType.RECONCILING: "The last change of spec is being carried out. A switch of a route is none.",
+    ConditionType.STALLED: "Only a person can mend this.",
+    ConditionType.VALID: "The spec can be rendered for this engine release.",
+    ConditionType.METRICS_AVAILABLE: "The routers' counters can be read and cover enough traffic to decide by.",
+    ConditionType.SPECULATION_ACTIVE: "At least one route is served with speculation.",
+    ConditionType.CAPACITY_SUFFICIENT: "The pools can take the traffic that decisions send to them.",
+    ConditionType.MOVING: "A route is on its way from one pool to the other.",
+}
+
+
+class Reason(StrEnum):
+    """`status.conditions[].reason`, beside the reasons of findings (`Valid=False`)."""
+
+    AVAILABLE = "Available"
+    NOT_YET_OBSERVED = "NotYetObserved"
+    PODS_NOT_READY = "PodsNotReady"
+    ROUTER_NOT_READY = "RouterNotReady"
+    IMAGE_NOT_AVAILABLE = "ImageNotAvailable"
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    ADMISSION_DENIED = "AdmissionDenied"
+    ENGINE_CRASHES = "EngineCrashes"
+    ENGINE_NOT_STARTING = "EngineNotStarting"
+    OUT_OF_MEMORY = "OutOfMemory"
+    CONFIG_NOT_AVAILABLE = "ConfigNotAvailable"
+    VOLUME_NOT_AVAILABLE = "VolumeNotAvailable"
+    ROUTES_REJECTED = "RoutesRejected"
+    APPLY_FAILED = "ApplyFailed"
+    ROLLING_OUT = "RollingOut"
+    UP_TO_DATE = "UpToDate"
+    NOT_STALLED = "NotStalled"
+    SPEC_INVALID = "SpecInvalid"
+    NAME_TAKEN = "NameTaken"
+    PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+    SPEC_VALID = "SpecValid"
+    ROUTERS_READ = "RoutersRead"
+    ROUTERS_UNREACHABLE = "RoutersUnreachable"
+    INSUFFICIENT_COVERAGE = "InsufficientCoverage"
+    FIGURES_IMPLAUSIBLE = "FiguresImplausible"
+    NO_DATA_YET = "NoDataYet"
+    SPECULATING = "Speculating"
+    OFF_BY_POLICY = "OffByPolicy"
+    SPECULATIVE_POOL_NOT_READY = "SpeculativePoolNotReady"
+    ROOM_TO_MOVE = "RoomToMove"
+    NO_ROOM_TO_MOVE = "NoRoomToMove"
+    SWITCHING = "Switching"
+    SETTLED = "Settled"
+
+
+@dataclass(frozen=True)
+class ReasonEntry:
+    """One row of the table: which conditions carry the reason, with which status, and what it says."""
+
+    conditions: tuple[ConditionType, ...]
+    status: str
+    sentence: str
+
+
+_C = ConditionType
+REASONS: dict[Reason, ReasonEntry] = {
+    Reason.AVAILABLE: ReasonEntry((_C.READY,), "True", "Both pools and the router serve."),
+    Reason.NOT_YET_OBSERVED: ReasonEntry((_C.READY, _C.VALID), "Unknown", "The operator has not looked at it yet."),
+    Reason.PODS_NOT_READY: ReasonEntry((_C.READY,), "False", "Engine pods are starting; the message counts them."),
+    Reason.ROUTER_NOT_READY: ReasonEntry((_C.READY,), "False", "No router pod is ready: nothing is served."),
+    Reason.IMAGE_NOT_AVAILABLE: ReasonEntry((_C.READY,), "False", "An image cannot be pulled."),
+    Reason.UNSCHEDULABLE: ReasonEntry(
+        (_C.READY, _C.CAPACITY_SUFFICIENT), "False", "No node has room for a pod, or the accelerators that it asks for."
+    ),
+    Reason.QUOTA_EXCEEDED: ReasonEntry(
+        (_C.READY, _C.CAPACITY_SUFFICIENT), "False", "A resource quota of the namespace keeps pods from being made."
+    ),
+    Reason.ADMISSION_DENIED: ReasonEntry((_C.READY,), "False", "Admission (pod security, a webhook) refuses the pods."),
+    Reason.ENGINE_CRASHES: ReasonEntry((_C.READY,), "False", "The engine starts and ends again."),
+    Reason.ENGINE_NOT_STARTING: ReasonEntry((_C.READY,), "False", "The engine's container cannot be started."),
+    Reason.OUT_OF_MEMORY: ReasonEntry((_C.READY,), "False", "The engine was killed for want of memory."),
+    Reason.CONFIG_NOT_AVAILABLE: ReasonEntry(
+        (_C.READY,), "False", "A Secret or ConfigMap that the pods refer to is missing, or its key is."
+    ),
+    Reason.VOLUME_NOT_AVAILABLE: ReasonEntry((_C.READY,), "False", "A volume cannot be mounted."),
+    Reason.ROUTES_REJECTED: ReasonEntry(
+        (_C.READY, _C.MOVING), "False", "A router refused the new routes and goes on with the old ones."
+    ),
+    Reason.APPLY_FAILED: ReasonEntry((_C.READY,), "False", "The API server refused an object that was applied."),
+    Reason.ROLLING_OUT: ReasonEntry((_C.RECONCILING,), "True", "The last change of spec is being rolled out."),
+    Reason.UP_TO_DATE: ReasonEntry((_C.RECONCILING,), "False", "The last change of spec is in force."),
+    Reason.NOT_STALLED: ReasonEntry((_C.STALLED,), "False", "Nothing waits for a person."),
+    Reason.SPEC_INVALID: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "The spec cannot be rendered; condition Valid says why."
+    ),
+    Reason.NAME_TAKEN: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "An object of this name exists and is not ours; it is left alone."
+    ),
+    Reason.PROGRESS_DEADLINE_EXCEEDED: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "Pods have not become ready within the start-up probe's time."
+    ),
+    Reason.SPEC_VALID: ReasonEntry((_C.VALID,), "True", "The spec can be rendered for this engine release."),
+    Reason.ROUTERS_READ: ReasonEntry((_C.METRICS_AVAILABLE,), "True", "The routers' counters are read."),
+    Reason.ROUTERS_UNREACHABLE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "False", "No router answers; the last decision holds."
+    ),
+    Reason.INSUFFICIENT_COVERAGE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "False", "Too few answers carry figures to decide by; the last decision holds."
+    ),
+    Reason.FIGURES_IMPLAUSIBLE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "False", "Counters run backwards or accept more than was drafted; they are dropped."
+    ),
+    Reason.NO_DATA_YET: ReasonEntry((_C.METRICS_AVAILABLE,), "Unknown", "There has been no sample yet."),
+    Reason.SPECULATING: ReasonEntry((_C.SPECULATION_ACTIVE,), "True", "At least one route is served with speculation."),
+    Reason.OFF_BY_POLICY: ReasonEntry(
+        (_C.SPECULATION_ACTIVE,), "False", "Every route is served without speculation, as decided. This is healthy."
+    ),
+    Reason.SPECULATIVE_POOL_NOT_READY: ReasonEntry(
+        (_C.SPECULATION_ACTIVE,), "False", "No speculative pod is ready; baseline serves."
+    ),
+    Reason.ROOM_TO_MOVE: ReasonEntry((_C.CAPACITY_SUFFICIENT,), "True", "Decisions can be carried out."),
+    Reason.NO_ROOM_TO_MOVE: ReasonEntry(
+        (_C.CAPACITY_SUFFICIENT,), "False", "A switch waits: the other pool cannot take the route's traffic now."
+    ),
+    Reason.SWITCHING: ReasonEntry((_C.MOVING,), "True", "Routers are taking over new weights."),
+    Reason.SETTLED: ReasonEntry((_C.MOVING,), "False", "Every router serves what was decided."),
+}
+
+
+def markdown_tables() -> str:
+    """The reference tables of conditions, their reasons and the reasons of findings, as Markdown."""
+    rows = ["| condition | meaning |", "|---|---|"]
+    rows += [f"| `{kind}` | {sentence} |" for kind, sentence in CONDITION_SENTENCES.items()]
+    rows += ["", "| reason | condition | status | meaning |", "|---|---|---|---|"]
+    for reason, entry in REASONS.items():
+        kinds = ", ".join(f"`{kind}`" for kind in entry.conditions)
+        rows.append(f"| `{reason}` | {kinds} | {entry.status} | {entry.sentence} |")
+    rows += ["", "| reason of `Valid=False` and of `specfleet validate` | meaning |", "|---|---|"]
+    rows += [f"| `{reason}` | {sentence} |" for reason, sentence in FINDING_SENTENCES.items()]
+    return "\n".join(rows) + "\n"

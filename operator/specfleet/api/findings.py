@@ -1,0 +1,112 @@
+"""What is wrong with a SpecDeployment, as values: severity, a stable reason, where, and a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """Errors keep an object from being rendered; warnings do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class FindingReason(StrEnum):
+    """Stable names; an error's is the reason of condition `Valid`."""
+
+    SYNTAX_ERROR = "SyntaxError"
+    UNKNOWN_FIELD = "UnknownField"
+    MISSING_FIELD = "MissingField"
+    INVALID_VALUE = "InvalidValue"
+    RULE_VIOLATED = "RuleViolated"
+    UNSUPPORTED_VERSION = "UnsupportedVersion"
+    DUPLICATE_NAME = "DuplicateName"
+    NOTHING_FOUND = "NothingFound"
+    RELEASE_UNKNOWN = "ReleaseUnknown"
+    RELEASE_MISMATCH = "ReleaseMismatch"
+    RELEASE_TOO_OLD = "ReleaseTooOld"
+    RELEASE_UNTESTED = "ReleaseUntested"
+    OWNED_FLAG = "OwnedFlag"
+    UNKNOWN_FLAG = "UnknownFlag"
+    AMBIGUOUS_FLAG = "AmbiguousFlag"
+    CONFLICTING_FLAG = "ConflictingFlag"
+    INVALID_FLAG_VALUE = "InvalidFlagValue"
+    OWNED_ENV = "OwnedEnv"
+    OWNED_DRAFT_ARG = "OwnedDraftArg"
+    UNKNOWN_DRAFT_ARG = "UnknownDraftArg"
+    INVALID_DRAFT_ARG = "InvalidDraftArg"
+    LOSSY_NOT_ALLOWED = "LossyNotAllowed"
+    ENGINE_MANAGED = "EngineManaged"
+    HOST_PATH_NOT_ALLOWED = "HostPathNotAllowed"
+    OWNED_TEMPLATE_FIELD = "OwnedTemplateField"
+    INVALID_TEMPLATE = "InvalidTemplate"
+    PRIVILEGED_TEMPLATE = "PrivilegedTemplate"
+    UNREACHABLE_ROUTE = "UnreachableRoute"
+
+
+FINDING_SENTENCES: dict[FindingReason, str] = {
+    FindingReason.SYNTAX_ERROR: "The file is no YAML.",
+    FindingReason.UNKNOWN_FIELD: "The schema has no field of this name.",
+    FindingReason.MISSING_FIELD: "A required field is missing.",
+    FindingReason.INVALID_VALUE: "A value has the wrong type, range, form or choice.",
+    FindingReason.RULE_VIOLATED: "Fields contradict each other; the message says what to write instead.",
+    FindingReason.UNSUPPORTED_VERSION: "The object's apiVersion is not served by this release.",
+    FindingReason.DUPLICATE_NAME: "Two objects in the input have one name and namespace.",
+    FindingReason.NOTHING_FOUND: "The input holds no SpecDeployment.",
+    FindingReason.RELEASE_UNKNOWN: "The engine's release follows neither from the image tag nor from engine.version.",
+    FindingReason.RELEASE_MISMATCH: "The image tag and engine.version name two releases.",
+    FindingReason.RELEASE_TOO_OLD: "This engine release is older than what specfleet can render or count.",
+    FindingReason.RELEASE_UNTESTED: "This engine release is newer than those that specfleet knows.",
+    FindingReason.OWNED_FLAG: "The flag is set by specfleet; the message names the field to use.",
+    FindingReason.UNKNOWN_FLAG: "This engine release does not know the flag.",
+    FindingReason.AMBIGUOUS_FLAG: "The abbreviation stands for more than one flag of this engine release.",
+    FindingReason.CONFLICTING_FLAG: "The flag cannot be combined with this draft mode.",
+    FindingReason.INVALID_FLAG_VALUE: "The flag's value is not of the form that specfleet needs to read.",
+    FindingReason.OWNED_ENV: "The environment variable is set by specfleet, or would change what it relies on.",
+    FindingReason.OWNED_DRAFT_ARG: "The key of the speculative config is set by specfleet from another field.",
+    FindingReason.UNKNOWN_DRAFT_ARG: "This engine release does not know the key of the speculative config.",
+    FindingReason.INVALID_DRAFT_ARG: "The value of a speculative config key has the wrong type or is not a choice.",
+    FindingReason.LOSSY_NOT_ALLOWED: "The argument changes what the target would have answered; allowLossy is false.",
+    FindingReason.ENGINE_MANAGED: "The engine adapts speculation itself, beside the policy.",
+    FindingReason.HOST_PATH_NOT_ALLOWED: "The operator's settings do not allow directories of the node.",
+    FindingReason.OWNED_TEMPLATE_FIELD: "The template sets a field that specfleet owns.",
+    FindingReason.INVALID_TEMPLATE: "The template is no partial PodTemplateSpec.",
+    FindingReason.PRIVILEGED_TEMPLATE: "The template asks for rights that specfleet does not hand on.",
+    FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Args:
+        path: field path such as `spec.engine.args[speculative-config]`.
+        message: what was expected, what was found and what to do.
+    """
+
+    severity: Severity
+    reason: FindingReason
+    path: str
+    message: str
+
+    def line(self) -> str:
+        """`SEVERITY<TAB>REASON<TAB>path<TAB>message`, on one line whatever the text holds."""
+        return "\t".join(" ".join(part.split()) for part in (self.severity, self.reason, self.path, self.message))
+
+
+def error(reason: FindingReason, path: str, message: str) -> Finding:
+    """A finding that keeps the object from being rendered."""
+    return Finding(Severity.ERROR, reason, path, message)
+
+
+def warning(reason: FindingReason, path: str, message: str) -> Finding:
+    """A finding that a person should know of."""
+    return Finding(Severity.WARNING, reason, path, message)
+
+
+def errors(findings: list[Finding]) -> list[Finding]:
+    """The errors among findings."""
+    return [finding for finding in findings if finding.severity is Severity.ERROR]

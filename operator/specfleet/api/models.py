@@ -1,0 +1,177 @@
+"""SpecDeployment v1alpha1: `spec.target` and `spec.drafts`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from specfleet.api.base import Model, Rule, ShortName, rules
+from specfleet.api.engine import FlagName, FlagValue, ObjectName
+
+RESERVED_DRAFT_NAMES = ("baseline", "speculative", "router", "routes", "preflight")
+
+
+class DraftMode(StrEnum):
+    """How draft tokens are made."""
+
+    NGRAM = "NGram"
+
+
+class SecretKeyRef(Model):
+    """A key of a Secret in the same namespace."""
+
+    name: ObjectName
+    key: ObjectName
+
+
+class HuggingFaceSource(Model):
+    """Weights from the Hugging Face Hub, downloaded by the engine."""
+
+    token_secret_ref: SecretKeyRef | None = Field(None, description="Secret key that holds the Hub token.")
+
+
+class PersistentVolumeClaimSource(Model):
+    """Weights on a claim, mounted read-only at the path that `model` names."""
+
+    claim_name: ObjectName = Field(description="The claim, in the same namespace.")
+    path: Annotated[str, StringConstraints(max_length=1024)] = Field(
+        "",
+        description="Directory inside the volume that is mounted; empty is its root.",
+        json_schema_extra=rules(
+            Rule(
+                "!self.startsWith('/') && !self.contains('..')",
+                "path is relative to the volume's root and holds no '..': write it without a leading slash",
+            )
+        ),
+    )
+
+
+class HostPathSource(Model):
+    """Weights in a directory of the node, mounted read-only at the path that `model` names.
+
+    Needs the operator setting allowHostPath.
+    """
+
+    path: Annotated[str, StringConstraints(pattern=r"^/", max_length=1024)] = Field(
+        description="Absolute path of a directory on the node.",
+        json_schema_extra=rules(Rule("!self.contains('..')", "path holds no '..': write it in full")),
+    )
+
+
+class Source(Model):
+    """Where model files come from; exactly one."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath)].filter(x, x).size() == 1",
+                "write exactly one of huggingFace, persistentVolumeClaim and hostPath",
+            )
+        )
+    )
+    hugging_face: HuggingFaceSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    host_path: HostPathSource | None = None
+
+
+class Parallelism(Model):
+    """How one engine pod is split over accelerators; their count per pod is the product."""
+
+    tensor: int = Field(1, ge=1, le=64, description="Tensor-parallel size.")
+    pipeline: int = Field(1, ge=1, le=64, description="Pipeline-parallel size.")
+    data: int = Field(1, ge=1, le=64, description="Data-parallel size.")
+
+
+MODEL_ID = r"^([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*|/[A-Za-z0-9._/-]+)$"
+ModelId = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+MODEL_ID_RULES = rules(
+    Rule(
+        f"self.matches('{MODEL_ID}') && !self.contains('..')",
+        "write the model as owner/name, or with a volume source as an absolute path; no URL, no '..'",
+    )
+)
+
+
+class Target(Model):
+    """The model that answers."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!self.model.startsWith('/') || (has(self.source) && !has(self.source.huggingFace))",
+                "an absolute path needs a volume source: write source.persistentVolumeClaim or source.hostPath, "
+                "or a model id owner/name",
+                ".model",
+            ),
+            Rule(
+                "self.model.startsWith('/') || !has(self.source) || has(self.source.huggingFace)",
+                "a volume source is mounted at the path that model names: write model as an absolute path, "
+                "for instance /models/target",
+                ".model",
+            ),
+        )
+    )
+    model: ModelId = Field(
+        description="owner/name, or with a volume source the absolute path at which the volume is mounted.",
+        json_schema_extra=MODEL_ID_RULES,
+    )
+    revision: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=128)] | None = Field(
+        None, description="Branch, tag or commit of a Hub model."
+    )
+    served_name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", max_length=253)] | None = (
+        Field(None, description="Model name that clients send. Default: the SpecDeployment's name.")
+    )
+    source: Source | None = Field(None, description="Where the files come from. Default: huggingFace.")
+    parallelism: Parallelism = Field(default_factory=Parallelism)
+
+
+class NgramOptions(Model):
+    """Prompt look-up lengths, in tokens."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "self.minMatch <= self.maxMatch",
+                "minMatch must not be greater than maxMatch: lower minMatch or raise maxMatch",
+                ".minMatch",
+            )
+        )
+    )
+    min_match: int = Field(2, ge=1, le=64, description="Shortest match that is looked up.")
+    max_match: int = Field(4, ge=1, le=64, description="Longest match that is looked up.")
+
+
+class Draft(Model):
+    """A way to draft tokens; its pool has the draft's name."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!has(self.model)",
+                "mode NGram drafts from the prompt and takes no draft model: remove model",
+                ".model",
+            ),
+        )
+    )
+    name: ShortName = Field(
+        description="Name of the draft and of its pool.",
+        json_schema_extra=rules(
+            Rule(
+                "!(self in [" + ", ".join(f"'{name}'" for name in RESERVED_DRAFT_NAMES) + "])",
+                "this name is taken by specfleet: call the draft otherwise, for instance ngram",
+            )
+        ),
+    )
+    mode: DraftMode = Field(description="How draft tokens are made.")
+    model: ModelId | None = Field(None, description="Draft checkpoint. Mode NGram takes none: a value is refused.")
+    tokens: int = Field(4, ge=1, le=32, description="k, the tokens drafted a round.")
+    ngram: NgramOptions = Field(default_factory=NgramOptions)
+    args: dict[FlagName, FlagValue] = Field(
+        default_factory=dict,
+        max_length=32,
+        description="Further keys of the engine's speculative config, checked against that release; "
+        "read as JSON where the key is no string.",
+    )
+    allow_lossy: bool = Field(False, description="Allow arguments that change what the target would have answered.")

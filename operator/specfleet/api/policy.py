@@ -1,0 +1,80 @@
+"""SpecDeployment v1alpha1: `spec.policy`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from specfleet.api.base import DecimalText, Duration, Model, Percent, Rule, rules
+
+
+class Enforcement(StrEnum):
+    """Whether decisions move traffic."""
+
+    ENFORCE = "Enforce"
+    OBSERVE = "Observe"
+
+
+class Initial(StrEnum):
+    """Where a new route starts."""
+
+    BASELINE = "Baseline"
+    SPECULATIVE = "Speculative"
+
+
+class BreakEven(Model):
+    """The tokens per decode step above which speculation pays."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "(self.source == 'Fixed') == has(self.tokensPerStep)",
+                'write tokensPerStep, for instance "1.60", with source Fixed, and only there',
+            ),
+            Rule(
+                "!has(self.tokensPerStep) || (double(self.tokensPerStep) >= 1.0 && double(self.tokensPerStep) <= 33.0)",
+                "tokensPerStep must be between 1 and 33: no decode step yields less than one token",
+                ".tokensPerStep",
+            ),
+        )
+    )
+    source: Literal["Fixed", "None"] = Field(description="Fixed: the figure given here. None: no break-even line.")
+    tokens_per_step: DecimalText | None = Field(
+        None, description='Tokens per decode step, as decimal text such as "1.60"; with source Fixed only.'
+    )
+
+
+class Exploration(Model):
+    """Traffic that goes on looking while a route is off."""
+
+    max_percent: Percent = Field(10, description="Most of a route's traffic that explores; 0 is none.")
+
+
+class Policy(Model):
+    """When speculation is on."""
+
+    enforcement: Enforcement = Field(
+        Enforcement.ENFORCE, description="Enforce, or Observe: decide and report, move nothing."
+    )
+    initial: Initial = Field(Initial.BASELINE, description="Where a new route starts.")
+    min_acceptance_percent: Annotated[int, Field(ge=1, le=100)] | None = Field(
+        None, description="Accepted over drafted tokens, in percent; under it, with evidence, speculation is off."
+    )
+    break_even: BreakEven | None = Field(None, description="The line that tokens per decode step must reach to pay.")
+    exploration: Exploration = Field(default_factory=Exploration)
+    block: Duration = Field(
+        "60s",
+        description="Length of one sample.",
+        json_schema_extra=rules(
+            Rule("duration(self) >= duration('1s') && duration(self) <= duration('1h')", "block must be 1s to 1h")
+        ),
+    )
+    dwell: Duration = Field(
+        "10m",
+        description="Least time in baseline, doubled with each repeated switch-off; half of it in speculation.",
+        json_schema_extra=rules(
+            Rule("duration(self) >= duration('1s') && duration(self) <= duration('24h')", "dwell must be 1s to 24h")
+        ),
+    )
