@@ -8,12 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed import light_bed
+from tests.testbed import images, light_bed, node_bed, paths
 from tests.testbed.errors import TestbedError
+from tests.testbed.kubernetes_node import NODE_NAME
 from tests.testbed.programs import CTR, ENVOY, HELM, KUBECTL
 from tests.testbed.tools import ensure_program
 
-__all__ = ["ControlPlane", "TestbedError", "ensure_control_plane"]
+__all__ = [
+    "ControlPlane",
+    "Node",
+    "TestbedError",
+    "build_image",
+    "ctr_binary",
+    "ensure_control_plane",
+    "ensure_node",
+    "envoy_binary",
+    "helm_binary",
+    "kubectl_binary",
+    "router_image",
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,44 @@ def ensure_control_plane(state_dir: Path, controllers: bool = False) -> ControlP
     """
     layout = light_bed.up(state_dir, controllers=controllers, owned=True)
     return ControlPlane(layout.kubeconfig, layout.state)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A whole running node.
+
+    Args:
+        kubeconfig: of a user who may do everything.
+        state_dir: its state and, under `logs/`, its logs.
+        name: the Kubernetes node's name.
+    """
+
+    kubeconfig: Path
+    state_dir: Path
+    name: str
+
+
+def ensure_node() -> Node:
+    """The machine's test node, started if it does not run; it stays up until `python3 -m tests.testbed down`."""
+    layout = node_bed.up(paths.node_state())
+    return Node(layout.kubeconfig, layout.state, NODE_NAME)
+
+
+def build_image(tag: str, dockerfile: Path, context: Path) -> Path:
+    """Build a Dockerfile and, if the node runs, load the image into it; returns the archive.
+
+    Args:
+        tag: full name of the image, with registry and tag.
+    """
+    archive = images.build_archive(tag, dockerfile, context)
+    if node_bed.runs(paths.node_state()):
+        node_bed.load_image(paths.node_state(), tag)
+    return archive
+
+
+def router_image() -> str:
+    """Name of the image with Envoy, which every node of the test bed has."""
+    return images.ROUTER_IMAGE
 
 
 def envoy_binary() -> Path:

@@ -6,7 +6,9 @@ import argparse
 import shlex
 from pathlib import Path
 
-from tests.testbed import api, light_bed, paths
+from tests.testbed import api, images, light_bed, node_bed, paths
+from tests.testbed.gpus import set_gpus
+from tests.testbed.kubernetes_node import NODE_NAME
 from tests.testbed.programs import ALL
 from tests.testbed.tools import ensure_program, program_named
 
@@ -37,6 +39,30 @@ def parser() -> argparse.ArgumentParser:
     tools = commands.add_parser("tools", help="build or fetch programs and print their paths")
     tools.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(ALL)}")
     tools.set_defaults(run=_tools)
+
+    base = commands.add_parser("base-image", help="make the base image (debian:bookworm-slim with python3)")
+    base.set_defaults(run=_base_image)
+
+    router = commands.add_parser("router-image", help="make the router image and print its name")
+    router.set_defaults(run=_router_image)
+
+    build = commands.add_parser("image-build", help="build a Dockerfile; load it into the node if that runs")
+    build.add_argument("--tag", required=True, help="full name of the image, with registry and tag")
+    build.add_argument("--file", type=Path, default=Path("Dockerfile"), help="default: %(default)s")
+    build.add_argument("--context", type=Path, default=Path("."), help="default: %(default)s")
+    _state(build)
+    build.set_defaults(run=_image_build)
+
+    load = commands.add_parser("image-import", help="load an image into the node")
+    load.add_argument("--tag", required=True, help="full name of the image")
+    load.add_argument("--archive", type=Path, help="a docker archive (default: what image-build made for the tag)")
+    _state(load)
+    load.set_defaults(run=_image_import)
+
+    gpus = commands.add_parser("gpus", help="let the node say that it has N GPUs")
+    gpus.add_argument("count", type=int, metavar="N")
+    _state(gpus)
+    gpus.set_defaults(run=_gpus)
     return top
 
 
@@ -48,31 +74,65 @@ def _state(command: argparse.ArgumentParser) -> None:
 
 def _up(options: argparse.Namespace) -> int:
     if options.control_plane_only:
-        layout = light_bed.up(options.state, controllers=options.with_controllers, owned=False)
-        print(layout.kubeconfig)
-        return 0
-    raise NotImplementedError
+        print(light_bed.up(options.state, controllers=options.with_controllers, owned=False).kubeconfig)
+    else:
+        print(node_bed.up(options.state).kubeconfig)
+    return 0
 
 
 def _down(options: argparse.Namespace) -> int:
-    light_bed.down(options.state)
+    if light_bed.is_light_bed(options.state):
+        light_bed.down(options.state)
+    else:
+        node_bed.down(options.state)
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
-    well = light_bed.healthy(options.state)
-    print(f"{options.state}: control plane only: {'ready' if well else 'not running'}")
-    return 0 if well else 1
+    if light_bed.is_light_bed(options.state):
+        kind, problems = "control plane only", light_bed.unwell(options.state)
+    else:
+        kind, problems = "node", node_bed.unwell(options.state)
+    print(f"{options.state}: {kind}: {'; '.join(problems) or 'well'}")
+    return 1 if problems else 0
 
 
 def _env(options: argparse.Namespace) -> int:
-    programs = {api.kubectl_binary().parent: None, api.helm_binary().parent: None}
+    folders = [str(program().parent) for program in (api.kubectl_binary, api.helm_binary, api.envoy_binary)]
     print(f"export KUBECONFIG={shlex.quote(str(options.state.resolve() / 'kubeconfig'))}")
-    print(f'export PATH={shlex.quote(":".join(str(folder) for folder in programs))}:"$PATH"')
+    print(f'export PATH={shlex.quote(":".join(folders))}:"$PATH"')
     return 0
 
 
 def _tools(options: argparse.Namespace) -> int:
     for program in [program_named(name) for name in options.names] or list(ALL.values()):
         print(ensure_program(program))
+    return 0
+
+
+def _base_image(options: argparse.Namespace) -> int:
+    print(images.ensure_base_image())
+    return 0
+
+
+def _router_image(options: argparse.Namespace) -> int:
+    images.ensure_router_image()
+    print(images.ROUTER_IMAGE)
+    return 0
+
+
+def _image_build(options: argparse.Namespace) -> int:
+    print(images.build_archive(options.tag, options.file, options.context))
+    if node_bed.runs(options.state):
+        node_bed.load_image(options.state, options.tag)
+    return 0
+
+
+def _image_import(options: argparse.Namespace) -> int:
+    node_bed.load_image(options.state, options.tag, options.archive)
+    return 0
+
+
+def _gpus(options: argparse.Namespace) -> int:
+    set_gpus(node_bed.layout_of(options.state).kubeconfig, NODE_NAME, options.count)
     return 0

@@ -62,11 +62,13 @@ def is_light_bed(state: Path) -> bool:
     return (state / _MARKER).is_file()
 
 
-def healthy(state: Path) -> bool:
-    """Whether the one in `state` runs and is ready."""
+def unwell(state: Path) -> list[str]:
+    """What is not as it should be, in words; empty for a bed that is well."""
     state = state.resolve()
     known = next((bed for bed in registry.beds() if bed.state == state), None)
-    return known is not None and is_light_bed(state) and _layout(state, known.ports).ready()
+    if known is None:
+        return ["not running"]
+    return [] if _layout(state, known.ports).ready() else ["the API server is not ready"]
 
 
 def clean_orphans() -> None:

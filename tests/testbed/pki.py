@@ -44,7 +44,7 @@ class Authority:
         self.directory.chmod(0o700)
         _make_key(self._key)
         usage = "keyUsage=critical,keyCertSign,digitalSignature"
-        words = "openssl req -x509 -new -subj /CN=specfleet-testbed -days".split()
+        words = ["openssl", "req", "-x509", "-new", "-subj", "/CN=specfleet-testbed", "-days"]
         output_of([*words, _DAYS, "-addext", usage, "-key", self._key, "-out", self.certificate])
 
     def issue(self, name: str, common_name: str, organization: str = "", hosts: Sequence[str] = ()) -> Identity:
@@ -68,7 +68,16 @@ class Authority:
         extensions.write_text("\n".join(lines) + "\n")
         subject = (f"/O={organization}" if organization else "") + f"/CN={common_name}"
         request = output_of(["openssl", "req", "-new", "-key", identity.key, "-subj", subject])
-        signer = ["openssl", "x509", "-req", "-CAcreateserial", "-CA", self.certificate, "-CAkey", self._key]
+        signer: list[str | Path] = [
+            "openssl",
+            "x509",
+            "-req",
+            "-CAcreateserial",
+            "-CA",
+            self.certificate,
+            "-CAkey",
+            self._key,
+        ]
         output_of([*signer, "-days", _DAYS, "-extfile", extensions, "-out", identity.certificate], stdin=request)
         return identity
 

@@ -1,0 +1,87 @@
+"""End the node and remove everything it left on the machine, also after its processes were killed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.testbed import cgroups, container_runtime, kernel_settings, mounts, network, registry
+from tests.testbed.errors import TestbedError
+from tests.testbed.locks import remove
+from tests.testbed.processes import Daemon, end, running_programs
+from tests.testbed.programs import KUBELET
+
+# In this order: who restarts others goes first. containerd goes after the pods.
+_SUPERVISORS = ("kubelet", "kube-proxy", "kube-controller-manager", "kube-scheduler")
+_REST = ("containerd", "kube-apiserver", "etcd")
+_CONTAINER_LOG_LINKS = Path("/var/log/containers")
+_CNI_RESULTS = Path("/var/lib/cni/results")
+
+
+def refuse_beside_another_kubelet(state: Path) -> None:
+    """Two kubelets on one machine fight over packet rules and control groups.
+
+    Raises:
+        TestbedError: a kubelet runs that is not the one of the bed in `state`.
+    """
+    own = Daemon(KUBELET.name, state).process
+    for process, words in running_programs():
+        if Path(words[0]).name == KUBELET.name and process != own and not _of_bed(words, state):
+            raise TestbedError(
+                f"expected no other kubelet on this machine, found process {process.pid} ({' '.join(words[:2])}); "
+                "if it is another test bed's, take it down with `down --state DIR`"
+            )
+
+
+def traces(state: Path) -> bool:
+    """Whether a bed was here: its state, bridge or control groups."""
+    return (state / "pki").is_dir() or network.present() or cgroups.present()
+
+
+def run(state: Path) -> None:
+    """Take the node in `state` down; what is not there is skipped."""
+    state = state.resolve()
+    refuse_beside_another_kubelet(state)
+    for name in _SUPERVISORS:
+        Daemon(name, state).stop()
+    end([process for process, words in running_programs() if _is_stray(words, state)], grace_seconds=5)
+    cgroups.end_all()
+    end(container_runtime.shims(state), grace_seconds=0)
+    for name in _REST:
+        Daemon(name, state).stop()
+    mounts.detach(state)
+    network.remove()
+    cgroups.remove()
+    kernel_settings.restore(state)
+    container_runtime.remove_shim_sockets()
+    _remove_links(state)
+    _keep_logs(state)
+    remove(state)
+    registry.release(state)
+
+
+def _of_bed(words: list[str], state: Path) -> bool:
+    return any(f"{state}/" in word for word in words)
+
+
+def _is_stray(words: list[str], state: Path) -> bool:
+    """A daemon of this bed whose record is lost."""
+    return Path(words[0]).name in (*_SUPERVISORS, *_REST) and _of_bed(words, state)
+
+
+def _remove_links(state: Path) -> None:
+    if _CONTAINER_LOG_LINKS.is_dir():
+        for link in _CONTAINER_LOG_LINKS.iterdir():
+            if link.is_symlink() and state in Path(link.readlink()).parents:
+                link.unlink()
+    if _CNI_RESULTS.is_dir():
+        for file in _CNI_RESULTS.glob("specfleet-testbed-*"):
+            file.unlink()
+
+
+def _keep_logs(state: Path) -> None:
+    """The last node's logs stay beside its state: a failed run is read after it was taken down."""
+    kept = state.with_name(state.name + "-last-logs")
+    if (state / "logs").is_dir():
+        remove(kept)
+        shutil.move(state / "logs", kept)
