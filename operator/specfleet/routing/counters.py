@@ -1,0 +1,204 @@
+"""The router's counters, read from Envoy: what each route got from each pool since the router started."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from urllib.parse import quote
+
+from specfleet.routing import names
+from specfleet.routing.accesslog import PREFIX
+
+_FILTER = (
+    r"^(specfleet\..+"
+    r"|server\.uptime"
+    r"|cluster\.hosts-[^.]+\.upstream_rq_active"
+    r"|http\.router\.rds\.specfleet\.update_rejected"
+    r"|cluster_manager\.cds\.update_rejected)$"
+)
+STATS_PATH = f"/stats?format=json&filter={quote(_FILTER, safe='')}"
+"""Path and query on the read-only port that yields what `parse_stats` reads, and little else."""
+
+_CANCELLED = frozenset({"DC", "DR"})
+_OVERFLOW = "UO"
+_OK = "-"
+
+
+@dataclass(frozen=True)
+class RouteRow:
+    """Cumulative counts of one (route, pool that answered, intended pool); tokens, requests and microseconds.
+
+    `pool` is "" where no engine was reached. Route `ineligible` holds what speculation refuses, `other` what is no
+    inference (the model list).
+    """
+
+    route: str
+    pool: str
+    intended: str
+    requests: int = 0
+    """All that ended, however they ended."""
+    finished: int = 0
+    """Answered 2xx to the last byte."""
+    client_errors: int = 0
+    """4xx, but neither 429 of the breaker nor a client that hung up."""
+    server_errors: int = 0
+    """5xx, the engine's or the router's own."""
+    overflow: int = 0
+    """429: the pool's planned sequences were taken."""
+    cancelled: int = 0
+    """The client hung up."""
+    aborted: int = 0
+    """The engine died within the answer."""
+    lost_before_first_token: int = 0
+    """The engine died after its headers and before its first token: too late for a retry."""
+    failovers: int = 0
+    """Requests that another pool than the intended one answered."""
+    retries: int = 0
+    """Further attempts; a request that had one is no evidence."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """Of all finished single-answer requests whose usage was readable."""
+    measured: int = 0
+    """Finished single-answer requests at the first attempt whose figures were readable: acceptance figures in a
+    speculative pool, usage in baseline."""
+    decode_tokens: int = 0
+    """N of the decision: completion tokens less one each, over the measured requests."""
+    accepted: int = 0
+    """A of the decision: draft tokens that the target accepted."""
+    drafted: int = 0
+    rounds: int = 0
+    """Decode steps in which something was drafted."""
+    stream_decode_us: int = 0
+    """First token to end, of streams."""
+    stream_decode_tokens: int = 0
+    whole_us: int = 0
+    """First byte of the request to last of the answer, of answers in one piece."""
+    whole_tokens: int = 0
+
+
+_SUMMED = frozenset(field.name for field in fields(RouteRow)) - {"route", "pool", "intended"}
+
+
+@dataclass(frozen=True)
+class RouterSample:
+    """What one router said at one time."""
+
+    at: float
+    """Seconds since the epoch, as given by the reader."""
+    started_at: float
+    """Seconds since the epoch; Envoy tells its age in whole seconds, so this may differ by one between two samples."""
+    rows: tuple[RouteRow, ...]
+    active: Mapping[str, int]
+    """Requests in flight by pool, as the breaker counts them."""
+    route_active: Mapping[str, int]
+    """Requests that an engine is working on by route."""
+    routes_rejected: int
+    """Cluster or route files that this router refused since it started; it serves the last good ones."""
+    lua_errors: int
+    """Requests or answers that the filter passed through unread after an error of its own."""
+    unrouted: int = 0
+    """Requests refused before any route: unknown paths and methods, bodies over the limit."""
+
+
+def parse_stats(document: bytes, at: float) -> RouterSample:
+    """Read the answer to GET `STATS_PATH` that arrived at `at` (seconds since the epoch).
+
+    Raises:
+        ValueError: it is not Envoy's JSON, holds no uptime, or a value that is no count.
+    """
+    values = _values(document)
+    if "server.uptime" not in values:
+        raise ValueError("the router's stats hold no server.uptime: expected Envoy's answer to " + STATS_PATH)
+    cells: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    active: dict[str, int] = {}
+    route_active: dict[str, int] = defaultdict(int)
+    rejected = lua_errors = unrouted = 0
+    for name, value in values.items():
+        if name.endswith(".update_rejected"):
+            rejected += value
+        elif name.startswith("cluster.hosts-"):
+            active[name.removeprefix("cluster.hosts-").split(".", 1)[0]] = value
+        elif name.startswith(f"{PREFIX}."):
+            counter, labels = _labels(name)
+            if counter == "lua_errors":
+                lua_errors += value
+            elif not labels.get("route"):
+                unrouted += value if counter == "requests" else 0
+            elif counter == "active":
+                route_active[labels["route"]] += value
+            else:
+                cell = cells[labels["route"], labels.get("pool", ""), labels.get("intended", "")]
+                _add(cell, counter, labels, value)
+    return RouterSample(
+        at=at,
+        started_at=at - values["server.uptime"],
+        rows=tuple(_row(key, cell) for key, cell in sorted(cells.items())),
+        active=active,
+        route_active=dict(route_active),
+        routes_rejected=rejected,
+        lua_errors=lua_errors,
+        unrouted=unrouted,
+    )
+
+
+def _values(document: bytes) -> dict[str, int]:
+    try:
+        stats = json.loads(document)["stats"]
+        found = {entry["name"]: entry["value"] for entry in stats if "name" in entry}
+    except (ValueError, KeyError, TypeError) as problem:
+        raise ValueError(
+            f"the router's stats are not Envoy's JSON ({type(problem).__name__}): it begins {document[:60]!r}"
+        ) from problem
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"the router's stats say {name} = {value!r}, expected a whole number of at least 0")
+    return found
+
+
+def _labels(name: str) -> tuple[str, dict[str, str]]:
+    """Counter and labels of `specfleet.COUNTER.LABEL.VALUE...`; label values hold no dot."""
+    _, counter, *rest = name.split(".")
+    return counter, dict(zip(rest[::2], rest[1::2], strict=False))
+
+
+def _add(cell: dict[str, int], counter: str, labels: dict[str, str], value: int) -> None:
+    if counter == "requests":
+        cell["requests"] += value
+        outcome = _outcome(labels.get("code", ""), labels.get("flags", ""), labels.get("phase", ""))
+        if outcome is not None:
+            cell[outcome] += value
+    else:
+        cell[counter] += value
+
+
+def _outcome(code: str, flags: str, phase: str) -> str | None:
+    """The field of RouteRow under which a request that ended so is counted."""
+    given = frozenset(flags.split(","))
+    if _OVERFLOW in given:
+        return "overflow"
+    if given & _CANCELLED:
+        return "cancelled"
+    if code.startswith("4"):
+        return "client_errors"
+    if code.startswith("5"):
+        return "server_errors"
+    if not code.startswith("2"):
+        return None
+    if flags == _OK:
+        return "finished"
+    return "aborted" if phase == "body" else "lost_before_first_token"
+
+
+def _row(key: tuple[str, str, str], cell: dict[str, int]) -> RouteRow:
+    route, pool, intended = key
+    values = {name: count for name, count in cell.items() if name in _SUMMED}
+    if pool == names.BASELINE:
+        # Without speculation an engine gives usage and no acceptance figures; that is all there is to measure.
+        values["measured"] = cell["measured"] + cell["plain_measured"]
+        values["decode_tokens"] = cell["decode_tokens"] + cell["plain_decode_tokens"]
+    # Requests that reached no engine have no attempts.
+    values["retries"] = max(0, cell["attempts"] - cell["requests"]) if pool else 0
+    values["failovers"] = cell["requests"] if pool and pool != intended else 0
+    return RouteRow(route=route, pool=pool, intended=intended, **values)

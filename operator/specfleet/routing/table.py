@@ -1,0 +1,248 @@
+"""The route file (RDS): which request goes where, with which share, and the proof of what is served."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from specfleet.routing import names
+from specfleet.routing.plan import Match, RoutePlan, RouterPlan
+
+Resource = dict[str, Any]
+
+NUM_RETRIES = 4
+WHOLE_ANSWER_SECONDS = 3600
+"""A route's idle timeout: how long an answer may take to its first byte, or between two."""
+
+_DISABLED = {
+    names.BUFFER_FILTER: {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute",
+        "disabled": True,
+    },
+    names.LUA_FILTER: {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.LuaPerRoute",
+        "disabled": True,
+    },
+}
+
+
+def route_table(plan: RouterPlan) -> Resource:
+    """The one RouteConfiguration. Its order is the order of precedence: refusals, then the plan's routes, then 404."""
+    served = json.dumps(served_document(plan), separators=(",", ":"))
+    return {
+        "@type": "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
+        "name": names.ROUTE_TABLE,
+        "max_direct_response_body_size_bytes": max(4096, len(served) + 1),
+        "virtual_hosts": [
+            {
+                "name": "endpoint",
+                "domains": ["*"],
+                "include_attempt_count_in_response": True,
+                "request_body_buffer_limit": plan.max_request_bytes,
+                "retry_policy": _retry_policy(),
+                "request_headers_to_remove": ["x-envoy-external-address", "x-envoy-internal"],
+                "metadata": {
+                    "filter_metadata": {
+                        names.LUA_FILTER: {names.METADATA: _fleet(plan)},
+                        names.METADATA: {"max_request_bytes": plan.max_request_bytes},
+                    }
+                },
+                "typed_per_filter_config": {
+                    names.BUFFER_FILTER: {
+                        "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute",
+                        "buffer": {"max_request_bytes": plan.max_request_bytes},
+                    }
+                },
+                "routes": [
+                    _served_route(served),
+                    _too_large(plan),
+                    *[found for route in plan.routes for found in _routes(plan, route)],
+                    *_models(plan),
+                    *_refusals(),
+                ],
+            }
+        ],
+    }
+
+
+def served_document(plan: RouterPlan) -> Resource:
+    """What GET /served answers: the version and, by route, the percentages of the pools."""
+    return {
+        "version": plan.version,
+        "routes": {
+            route.name: {
+                plan.baseline.name: 100 - route.speculative_percent,
+                plan.speculative.name: route.speculative_percent,
+            }
+            for route in plan.routes
+        },
+    }
+
+
+def _fleet(plan: RouterPlan) -> Resource:
+    """What the Lua filter has to know of this deployment."""
+    fleet: Resource = {
+        "served": plan.served_name,
+        "aliases": dict.fromkeys(plan.aliases, True),
+        "refused": list(plan.refused_fields),
+    }
+    if plan.tenant_header:
+        fleet["tenant"] = plan.tenant_header.lower()
+    return fleet
+
+
+def _retry_policy() -> Resource:
+    return {
+        "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
+        "retriable_status_codes": [503],
+        "num_retries": NUM_RETRIES,
+        "retry_back_off": {"base_interval": "0.025s", "max_interval": "0.25s"},
+        "host_selection_retry_max_attempts": 8,
+        "retry_host_predicate": [
+            {
+                "name": "envoy.retry_host_predicates.previous_hosts",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
+                },
+            }
+        ],
+        # A pool that died as a whole is not yet known as such: after two tries there, the other one.
+        "retry_priority": {
+            "name": "envoy.retry_priorities.previous_priorities",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.retry.priority.previous_priorities.v3"
+                ".PreviousPrioritiesConfig",
+                "update_frequency": 2,
+            },
+        },
+    }
+
+
+def _served_route(document: str) -> Resource:
+    return {
+        "name": "served",
+        "match": {
+            "path": "/served",
+            "headers": [{"name": names.LISTENER_HEADER, "string_match": {"exact": "table"}}],
+        },
+        "direct_response": {"status": 200, "body": {"inline_string": document}},
+        "response_headers_to_add": [
+            {
+                "header": {"key": "content-type", "value": "application/json"},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+        ],
+    }
+
+
+def _dynamic(key: str, value: str | list[str], invert: bool = False) -> Resource:
+    if isinstance(value, str):
+        matcher: Resource = {"string_match": {"exact": value}}
+    else:
+        matcher = {"or_match": {"value_matchers": [{"string_match": {"exact": one}} for one in value]}}
+    found: Resource = {"filter": names.METADATA, "path": [{"key": key}], "value": matcher}
+    if invert:
+        found["invert"] = True
+    return found
+
+
+def _too_large(plan: RouterPlan) -> Resource:
+    return {
+        "name": "too-large",
+        "match": {
+            "prefix": "/",
+            "headers": [
+                {"name": "content-length", "range_match": {"start": plan.max_request_bytes + 1, "end": 2**63 - 1}}
+            ],
+            # Only the client's own length counts: asking for usage makes a body that just fits a little longer.
+            "dynamic_metadata": [_dynamic("seen", "1", invert=True)],
+        },
+        "direct_response": {"status": 413},
+        "typed_per_filter_config": _DISABLED,
+    }
+
+
+def _routes(plan: RouterPlan, route: RoutePlan) -> list[Resource]:
+    found = []
+    for match in route.matches or (Match(),):
+        headers: list[Resource] = [{"name": ":method", "string_match": {"exact": "POST"}}]
+        metadata: list[Resource] = []
+        if match.header is not None:
+            headers.append({"name": match.header[0].lower(), "string_match": {"exact": match.header[1]}})
+        if match.model is not None:
+            metadata.append(_dynamic("model", match.model))
+        if match.response_format:
+            metadata.append(_dynamic("format", list(match.response_format)))
+        if match.tools is not None:
+            metadata.append(_dynamic("tools", "1", invert=not match.tools))
+        if plan.refused_fields:
+            refused = [*metadata, _dynamic("ineligible", "1")]
+            found.append(_forward(plan, route, headers, refused, ineligible=True))
+        found.append(_forward(plan, route, headers, metadata, ineligible=False))
+    return found
+
+
+def _forward(
+    plan: RouterPlan, route: RoutePlan, headers: list[Resource], metadata: list[Resource], *, ineligible: bool
+) -> Resource:
+    match: Resource = {"safe_regex": {"regex": "|".join(names.INFERENCE_PATHS)}, "headers": headers}
+    if metadata:
+        match["dynamic_metadata"] = metadata
+    action: Resource = {"timeout": "0s", "idle_timeout": f"{WHOLE_ANSWER_SECONDS}s"}
+    if ineligible or route.never_speculative:
+        action["cluster"] = names.BASELINE_ONLY
+    elif route.speculative_percent == 0:
+        action["cluster"] = names.BASELINE_FIRST
+    elif route.speculative_percent == 100:
+        action["cluster"] = names.SPECULATIVE_FIRST
+    else:
+        action["weighted_clusters"] = {
+            "clusters": [
+                {"name": names.BASELINE_FIRST, "weight": 100 - route.speculative_percent},
+                {"name": names.SPECULATIVE_FIRST, "weight": route.speculative_percent},
+            ]
+        }
+    return {
+        "name": f"{route.name}/{names.INELIGIBLE}" if ineligible else route.name,
+        "match": match,
+        "route": action,
+        "metadata": _labels(plan, names.INELIGIBLE if ineligible else route.name, route.name),
+    }
+
+
+def _labels(plan: RouterPlan, label: str, user_route: str) -> Resource:
+    return {"filter_metadata": {names.METADATA: {"route": label, "user_route": user_route, "version": plan.version}}}
+
+
+def _models(plan: RouterPlan) -> list[Resource]:
+    return [
+        {
+            "name": "models",
+            "match": {
+                "path": names.MODELS_PATH,
+                "headers": [{"name": ":method", "string_match": {"exact": "GET"}}],
+            },
+            "route": {"timeout": "30s", "cluster": names.BASELINE_FIRST},
+            "metadata": _labels(plan, names.OTHER, names.OTHER),
+        }
+    ]
+
+
+def _refusals() -> list[Resource]:
+    wrong_method = [
+        {
+            "name": f"method{path.replace('/', '-')}",
+            "match": {"path": path},
+            "direct_response": {"status": 405},
+            "response_headers_to_add": [{"header": {"key": "allow", "value": verb}}],
+            "typed_per_filter_config": _DISABLED,
+        }
+        for path, verb in [*((path, "POST") for path in names.INFERENCE_PATHS), (names.MODELS_PATH, "GET")]
+    ]
+    nothing = {
+        "name": "nothing",
+        "match": {"prefix": "/"},
+        "direct_response": {"status": 404},
+        "typed_per_filter_config": _DISABLED,
+    }
+    return [*wrong_method, nothing]
