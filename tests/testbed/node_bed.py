@@ -48,24 +48,29 @@ def up(state: Path) -> Layout:
     if os.geteuid() != 0:
         raise TestbedError("expected to be root: a node makes mounts, namespaces and packet rules")
     takedown.refuse_beside_another_kubelet(state)
+    if not unwell(state):
+        return layout_of(state)
     with exclusive("node"):
-        ensure_packages({**IMAGE_TOOLS, **NODE_TOOLS})
-        ensure_programs(NODE)
-        archives = {
-            PAUSE_IMAGE: ensure_pause_image(),
-            COREDNS_IMAGE: ensure_coredns_image(),
-            BASE_IMAGE: ensure_base_image(),
-            ROUTER_IMAGE: ensure_router_image(),
-        }
         problems = unwell(state)
         if problems:
-            if takedown.traces(state):
-                say(f"[testbed] node: not well ({problems[0]}), starting afresh")
-                with step("clean", "remove what an earlier node left"):
-                    takedown.run(state)
-            _start(state, archives)
+            _start_afresh(state, problems[0])
             say(f"[testbed] node: ready after {time.monotonic() - started:.0f} s")
-        return layout_of(state)
+    return layout_of(state)
+
+
+def _start_afresh(state: Path, problem: str) -> None:
+    ensure_packages({**IMAGE_TOOLS, **NODE_TOOLS})
+    ensure_programs(NODE)
+    archives = {
+        PAUSE_IMAGE: ensure_pause_image(),
+        COREDNS_IMAGE: ensure_coredns_image(),
+        BASE_IMAGE: ensure_base_image(),
+        ROUTER_IMAGE: ensure_router_image(),
+    }
+    if takedown.traces(state):
+        with step("clean", f"remove what an earlier node left ({problem})"):
+            takedown.run(state)
+    _start(state, archives)
 
 
 def down(state: Path) -> None:
