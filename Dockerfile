@@ -16,7 +16,7 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/specfleet \
     UV_LINK_MODE=copy \
     UV_NO_CACHE=1 \
     UV_COMPILE_BYTECODE=1 \
-    PYC_INVALIDATION_MODE=unchecked-hash
+    PYC_INVALIDATION_MODE=UNCHECKED_HASH
 
 WORKDIR /src
 # Dependencies first: a change of our own code does not install them again.

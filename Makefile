@@ -52,7 +52,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict operator/specfleet tests manifests
 	$(BIN)/lint-imports
-	$(BIN)/python -m specfleet.api.crd --check crds
+	$(BIN)/python -m specfleet.api.crd --check
 	@diff -r crds charts/specfleet/files/crds || { echo "crds/ and charts/specfleet/files/crds differ: run make crds" >&2; exit 1; }
 
 .PHONY: test-unit
@@ -127,7 +127,7 @@ bench-decision: .venv ## the decision rule on simulated routes: false switches a
 
 .PHONY: crds
 crds: .venv tool-helm ## generate crds/, the chart's copy and manifests/install
-	$(BIN)/python -m specfleet.api.crd crds
+	$(BIN)/python -m specfleet.api.crd
 	@mkdir -p charts/specfleet/files/crds
 	@rm -f charts/specfleet/files/crds/*.yaml
 	cp crds/*.yaml charts/specfleet/files/crds/

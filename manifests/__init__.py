@@ -1,0 +1,1 @@
+"""Ways to install specfleet other than Helm, and the tool that renders them."""
