@@ -1,5 +1,5 @@
 -- What the router's Envoy does to a request and its answer. Constant: nothing of a SpecDeployment stands in here; what
--- varies by deployment arrives as metadata of the virtual host (see routes.py).
+-- varies by deployment arrives as metadata of the virtual host (see table.py).
 --
 -- Request: classify by a bounded scan of the body's top-level keys, rewrite a model alias, ask for usage on a stream
 -- whose client did not. Answer: read usage and acceptance figures into dynamic metadata that the access loggers count,
@@ -366,6 +366,8 @@ local function on_request(h)
   if headers:get(":method") ~= "POST" or (coding and coding ~= "identity") then return end
   local body = h:body()
   if not body or body:length() == 0 then return end
+  -- A body that came in chunks and is over the limit by less than the room that is left for our own edits.
+  if fleet.limit and body:length() > fleet.limit then h:respond({ [":status"] = "413" }, "") end
   local path = match(h:headers():get(":path") or "", "^[^?]*")
   local is = classify(body:getBytes(0, body:length()), path, fleet)
   if not is.json then return end

@@ -95,8 +95,8 @@ class RouterPlan:
                 raise ValueError(
                     f"route {route.name!r} must never speculate but has {route.speculative_percent} % of it"
                 )
-        if not 0 < self.max_request_bytes < 2**32:
-            raise ValueError(f"max_request_bytes is {self.max_request_bytes}, expected 1..{2**32 - 1}")
+        if not 0 < self.max_request_bytes <= 2**31:
+            raise ValueError(f"max_request_bytes is {self.max_request_bytes}, expected 1..{2**31}")
 
     @property
     def aliases(self) -> tuple[str, ...]:

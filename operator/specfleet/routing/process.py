@@ -50,6 +50,9 @@ def envoy_args(concurrency: int) -> list[str]:
         "--disable-hot-restart",
         "--drain-time-s",
         str(DRAIN_SECONDS),
+        # Ten seconds, the default, is long for somebody who reads the log of an error.
+        "--file-flush-interval-msec",
+        "1000",
         "--log-level",
         "warning",
     ]

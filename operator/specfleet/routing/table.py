@@ -14,6 +14,9 @@ NUM_RETRIES = 4
 WHOLE_ANSWER_SECONDS = 3600
 """A route's idle timeout: how long an answer may take to its first byte, or between two."""
 
+EDIT_BYTES = 4096
+"""What the filter may add to a body of the largest size: the request for usage, a longer model name."""
+
 _DISABLED = {
     names.BUFFER_FILTER: {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute",
@@ -38,7 +41,7 @@ def route_table(plan: RouterPlan) -> Resource:
                 "name": "endpoint",
                 "domains": ["*"],
                 "include_attempt_count_in_response": True,
-                "request_body_buffer_limit": plan.max_request_bytes,
+                "request_body_buffer_limit": plan.max_request_bytes + EDIT_BYTES,
                 "retry_policy": _retry_policy(),
                 "request_headers_to_remove": ["x-envoy-external-address", "x-envoy-internal"],
                 "metadata": {
@@ -50,7 +53,7 @@ def route_table(plan: RouterPlan) -> Resource:
                 "typed_per_filter_config": {
                     names.BUFFER_FILTER: {
                         "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute",
-                        "buffer": {"max_request_bytes": plan.max_request_bytes},
+                        "buffer": {"max_request_bytes": plan.max_request_bytes + EDIT_BYTES},
                     }
                 },
                 "routes": [
@@ -85,6 +88,7 @@ def _fleet(plan: RouterPlan) -> Resource:
         "served": plan.served_name,
         "aliases": dict.fromkeys(plan.aliases, True),
         "refused": list(plan.refused_fields),
+        "limit": plan.max_request_bytes,
     }
     if plan.tenant_header:
         fleet["tenant"] = plan.tenant_header.lower()
