@@ -1,0 +1,1 @@
+"""The edge towards the Kubernetes API: one client, one write gate, one lease."""

@@ -1,0 +1,1 @@
+"""The edge towards the routers' counters, and the operator's own metrics."""

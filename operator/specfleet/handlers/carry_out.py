@@ -1,0 +1,117 @@
+"""Carries a plan out: writes objects, deletes what is no longer wanted, annotates router pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specfleet.api.names import ANNOTATION_ROUTES_VERSION
+from specfleet.cluster.applied import ANNOTATION_APPLIED, digest, projection
+from specfleet.cluster.client import ApiClient
+from specfleet.cluster.errors import ApiError
+from specfleet.cluster.kinds import OWNED, POD
+from specfleet.handlers.masking import masked
+from specfleet.handlers.memory import Memory
+from specfleet.handlers.observed import Key, Observed, controller_uid, newer
+from specfleet.handlers.plan import Apply, Plan
+from specfleet.handlers.pods import PodRecord
+from specfleet.metrics.own import OperatorMetrics
+
+logger = logging.getLogger(__name__)
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """An edit of somebody else that was put back."""
+
+    what: str
+    fields: tuple[str, ...]
+    version: str
+
+
+class Executor:
+    """The writing half of a reconcile. One kind after the other, the objects of one kind at once."""
+
+    def __init__(self, client: ApiClient, observed: Observed, metrics: OperatorMetrics) -> None:
+        self._client = client
+        self._observed = observed
+        self._metrics = metrics
+
+    async def carry_out(self, key: Key, owner: Body, plan: Plan, memory: Memory) -> list[Corrected]:
+        """Carry `plan` out. What is refused is noted in `memory.refused` and `memory.taken`, and tried again later.
+
+        Raises:
+            ClusterError: the API server does not answer, or the lease is lost.
+        """
+        memory.taken = {(taken.kind, taken.name): 0.0 for taken in plan.taken}
+        memory.refused = {}
+        for record, wanted in plan.agree:
+            memory.verified[record.kind, record.name] = (wanted, record.live)
+            self._observed.compared(key, record)
+        corrected: list[Corrected] = []
+        for kind in OWNED:
+            actions = [action for action in plan.applies if action.kind == kind]
+            done = await asyncio.gather(*(self._apply(key, owner, action, memory) for action in actions))
+            corrected += [one for one in done if one is not None]
+        await asyncio.gather(
+            *(self._client.delete(one.kind, key[0], one.name, one.uid) for one in plan.deletes if not memory.taken)
+        )
+        return corrected
+
+    async def _apply(self, key: Key, owner: Body, action: Apply, memory: Memory) -> Corrected | None:
+        kind, name = action.id
+        uid = action.uid
+        if uid is None:
+            live = await self._client.get(kind, key[0], name)
+            if live is not None and controller_uid(live["metadata"]) != owner["metadata"]["uid"]:
+                memory.taken[action.id] = time.time()
+                return None
+            uid = None if live is None else str(live["metadata"]["uid"])
+        manifest = action.manifest
+        if uid is not None:
+            # With the uid in it the server refuses the write if the object was replaced by another of its name.
+            manifest = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
+        try:
+            answer = await self._client.apply(kind, manifest, force=uid is not None)
+        except ApiError as error:
+            self._refused(action, error, memory)
+            return None
+        before = self._observed.owned(key).get(action.id)
+        self._observed.put_owned(kind, answer)
+        applied = manifest["metadata"]["annotations"][ANNOTATION_APPLIED]
+        memory.verified[action.id] = (applied, digest(projection(answer)))
+        changed = before is None or newer(str(answer["metadata"]["resourceVersion"]), before.resource_version)
+        if action.why != "Drift" or not changed:
+            return None
+        self._metrics.drift.labels(kind.kind).inc()
+        return Corrected(f"{kind.kind} {name}", action.fields, str(answer["metadata"]["resourceVersion"]))
+
+    def _refused(self, action: Apply, error: ApiError, memory: Memory) -> None:
+        kind, name = action.id
+        if error.conflict:
+            # Created, replaced or deleted by somebody in this very moment: the next pass looks anew.
+            raise error
+        memory.refused[action.id] = f"{kind.kind} {name}: {masked(error.message, 240)}"
+        logger.warning("%s %s/%s is refused: %s", kind.kind, action.manifest["metadata"]["namespace"], name, error)
+
+    async def annotate(self, pods: Iterable[PodRecord], version: str, memory: Memory) -> None:
+        """Tell the kubelets of these router pods to sync their volumes. A refusal is remembered, not raised."""
+        await asyncio.gather(*(self._annotate(pod, version, memory) for pod in pods))
+
+    async def _annotate(self, pod: PodRecord, version: str, memory: Memory) -> None:
+        try:
+            answer = await self._client.annotate_pod(pod.namespace, pod.name, ANNOTATION_ROUTES_VERSION, version)
+        except ApiError as error:
+            if error.status in (403, 422):
+                memory.pods_denied = True
+            if error.not_found or error.status in (403, 409, 422):
+                logger.info("%s %s/%s is not annotated: %s", POD.kind, pod.namespace, pod.name, error)
+                return
+            raise
+        memory.pods_denied = False
+        self._observed.put_pod(answer)

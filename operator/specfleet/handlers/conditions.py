@@ -1,0 +1,191 @@
+"""The conditions of a SpecDeployment from what is known of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from specfleet.api.conditions import ConditionType, Reason
+from specfleet.api.findings import Finding
+from specfleet.api.names import BASELINE_POOL
+from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
+from specfleet.handlers.fleet import Fleet, readiness
+
+Status = Literal["True", "False", "Unknown"]
+_FULL = (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
+
+
+@dataclass(frozen=True)
+class Said:
+    """Status, reason and message of one condition."""
+
+    status: Status
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Troubles:
+    """What went wrong in applying: names that are taken, and what the API server refused."""
+
+    taken: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def conditions(
+    said: dict[ConditionType, Said], before: SpecDeploymentStatus, generation: int, now: str
+) -> list[Condition]:
+    """As metav1.Condition; `lastTransitionTime` moves only with the status."""
+    known = {condition.type: condition for condition in before.conditions}
+    result = []
+    for kind, one in said.items():
+        old = known.get(kind)
+        since = old.last_transition_time if old is not None and old.status == one.status else now
+        result.append(
+            Condition(
+                type=kind.value,
+                status=one.status,
+                reason=one.reason,
+                message=one.message,
+                last_transition_time=since,
+                observed_generation=generation,
+            )
+        )
+    return result
+
+
+def first_sight() -> dict[ConditionType, Said]:
+    """Before anything is done: without conditions kstatus would call the object current."""
+    return {
+        ConditionType.READY: Said("Unknown", Reason.NOT_YET_OBSERVED, "The operator has just seen this."),
+        ConditionType.RECONCILING: Said("True", Reason.ROLLING_OUT, "The objects are being applied."),
+        ConditionType.STALLED: Said("False", Reason.NOT_STALLED, "Nothing waits for a person."),
+    }
+
+
+def invalid(
+    findings: Iterable[Finding], before: SpecDeploymentStatus, state: Fleet | None
+) -> dict[ConditionType, Said]:
+    """For a spec that cannot be rendered: nothing is touched, what runs goes on."""
+    found = list(findings)
+    first = found[0]
+    message = f"{first.path}: {first.message}"
+    if len(found) > 1:
+        message += f" ({len(found) - 1} more; specfleet validate lists them)"
+    running = state is not None and any(one.ready for one in (state.baseline, state.speculative))
+    kept = " What runs from the last valid spec goes on." if running else ""
+    said = {
+        ConditionType.READY: Said("False", Reason.SPEC_INVALID, message + kept),
+        ConditionType.RECONCILING: Said("False", Reason.UP_TO_DATE, "Nothing can be done with this spec."),
+        ConditionType.STALLED: Said("True", Reason.SPEC_INVALID, message),
+        ConditionType.VALID: Said("False", first.reason, message),
+    }
+    others = {condition.type: condition for condition in before.conditions}
+    for kind in ConditionType:
+        if kind not in said and kind.value in others:
+            old = others[kind.value]
+            said[kind] = Said(old.status, old.reason, old.message)
+    return said
+
+
+def assess(
+    state: Fleet,
+    routes: list[RouteStatus],
+    metrics: Said,
+    troubles: Troubles,
+    warnings: Iterable[Finding],
+    before: SpecDeploymentStatus,
+    generation: int,
+    *,
+    pending: bool,
+    rejected: bool,
+    no_room: Iterable[str],
+) -> dict[ConditionType, Said]:
+    """All conditions of a valid spec. `pending`: workloads are still to be written."""
+    reconciling = _reconciling(state, before, generation, troubles, pending)
+    return {
+        ConditionType.READY: _ready(state, troubles),
+        ConditionType.RECONCILING: reconciling,
+        ConditionType.STALLED: _stalled(troubles),
+        ConditionType.VALID: _valid(list(warnings)),
+        ConditionType.METRICS_AVAILABLE: metrics,
+        ConditionType.SPECULATION_ACTIVE: _active(state, routes),
+        ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room)),
+        ConditionType.MOVING: _moving(routes, rejected),
+    }
+
+
+def _ready(state: Fleet, troubles: Troubles) -> Said:
+    if troubles.taken:
+        return Said("False", Reason.NAME_TAKEN, _taken(troubles))
+    if troubles.refused:
+        return Said("False", Reason.APPLY_FAILED, " ".join(troubles.refused))
+    ready, reason, message = readiness(state)
+    return Said("True" if ready else "False", reason, message)
+
+
+def _taken(troubles: Troubles) -> str:
+    return (
+        f"{', '.join(troubles.taken)} exists and is not this SpecDeployment's; it is left alone. "
+        "Rename the SpecDeployment, or delete that object."
+    )
+
+
+def _stalled(troubles: Troubles) -> Said:
+    if troubles.taken:
+        return Said("True", Reason.NAME_TAKEN, _taken(troubles))
+    return Said("False", Reason.NOT_STALLED, "Nothing waits for a person.")
+
+
+def _reconciling(
+    state: Fleet, before: SpecDeploymentStatus, generation: int, troubles: Troubles, pending: bool
+) -> Said:
+    done = Said("False", Reason.UP_TO_DATE, "The last change of spec is in force.")
+    old = next((c for c in before.conditions if c.type == ConditionType.RECONCILING), None)
+    if old is not None and old.status == "False" and old.observed_generation == generation and not troubles.taken:
+        return done
+    if troubles.taken:
+        return Said("False", Reason.NAME_TAKEN, "It goes on when the name is free.")
+    if state.rolled_out and not pending:
+        return done
+    waiting = [f"{one.name} {one.ready} of {one.desired}" for one in state.workloads if not one.rolled_out]
+    return Said("True", Reason.ROLLING_OUT, f"Waiting for pods of this spec: {', '.join(waiting) or 'all'}.")
+
+
+def _valid(warnings: list[Finding]) -> Said:
+    if not warnings:
+        return Said("True", Reason.SPEC_VALID, "The spec can be rendered for this engine release.")
+    told = "; ".join(f"{one.path}: {one.message}" for one in warnings[:3])
+    return Said("True", Reason.SPEC_VALID, f"Rendered, with {len(warnings)} warning(s): {told}")
+
+
+def _active(state: Fleet, routes: list[RouteStatus]) -> Said:
+    on = [route.name for route in routes if route.pool != BASELINE_POOL]
+    if not on:
+        return Said("False", Reason.OFF_BY_POLICY, "Every route is served without speculation, as decided.")
+    if state.speculative.ready == 0:
+        return Said("False", Reason.SPECULATIVE_POOL_NOT_READY, f"No pod of pool {state.speculative.name} is ready.")
+    return Said("True", Reason.SPECULATING, f"With speculation: {', '.join(on)}.")
+
+
+def _capacity(state: Fleet, no_room: list[str]) -> Said:
+    if no_room:
+        return Said(
+            "False",
+            Reason.NO_ROOM_TO_MOVE,
+            f"A switch of {', '.join(no_room)} waits: the other pool cannot take its requests in flight now.",
+        )
+    for one in state.workloads:
+        if one.problem is not None and one.problem.reason in _FULL:
+            return Said("False", one.problem.reason, f"{one.name}: {one.problem.message}.")
+    return Said("True", Reason.ROOM_TO_MOVE, "Decisions can be carried out.")
+
+
+def _moving(routes: list[RouteStatus], rejected: bool) -> Said:
+    if rejected:
+        return Said("False", Reason.ROUTES_REJECTED, "A router refused the new routes and goes on with the old ones.")
+    moving = [route.name for route in routes if route.phase == "Moving"]
+    if moving:
+        return Said("True", Reason.SWITCHING, f"Routers are taking over new weights for {', '.join(moving)}.")
+    return Said("False", Reason.SETTLED, "Every router serves what was decided.")

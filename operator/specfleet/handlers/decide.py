@@ -1,0 +1,135 @@
+"""From samples and policy to where each route belongs. Pure: the clock and the state are passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from specfleet.api.names import BASELINE_POOL
+from specfleet.api.status import RouteStatus
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.decision.policy import route_config
+from specfleet.decision.reasons import Hold
+from specfleet.decision.rule import Block, Pool, Room, RouteConfig, RouteState, Verdict, decode, step
+from specfleet.decision.samples import Increment, RouteTotals
+from specfleet.handlers.fleet import Fleet
+from specfleet.routing.counters import RouterSample
+
+
+@dataclass(frozen=True)
+class RouteDecision:
+    """One route after a step. `state` is to be kept only once the decision is committed."""
+
+    name: str
+    config: RouteConfig
+    state: RouteState
+    verdict: Verdict
+
+
+def pool_name(pool: Pool, draft: str) -> str:
+    """The name of a pool in status and labels."""
+    return BASELINE_POOL if pool == "baseline" else draft
+
+
+def route_totals(sample: RouterSample, speculative_pool: str) -> dict[str, RouteTotals]:
+    """What counts for decisions: answers of the speculative pool to requests that were meant for it."""
+    return {
+        row.route: RouteTotals(row.decode_tokens, row.accepted, row.drafted, row.measured)
+        for row in sample.rows
+        if row.pool == speculative_pool and row.intended == speculative_pool
+    }
+
+
+def coverage_percent(samples: Iterable[RouterSample], route: str, speculative_pool: str) -> int | None:
+    """Share of the route's finished answers of the speculative pool that carried figures; None without any."""
+    rows = [
+        row
+        for sample in samples
+        for row in sample.rows
+        if row.route == route and row.pool == speculative_pool and row.intended == speculative_pool
+    ]
+    finished = sum(row.finished for row in rows)
+    return min(100, round(100 * sum(row.measured for row in rows) / finished)) if finished else None
+
+
+def blocks(
+    increments: Mapping[str, Increment], states: Mapping[str, RouteState], now: float, block_seconds: float
+) -> dict[str, Block]:
+    """The block of each route that ends now."""
+    return {
+        route: Block(
+            at=now,
+            tokens=one.tokens,
+            accepted=one.accepted,
+            drafted=one.drafted,
+            requests=one.requests,
+            share=states[route].percent / 100.0 if route in states else 1.0,
+            seconds=min(max(one.seconds, 1.0), 2.0 * block_seconds) if one.seconds > 0.0 else None,
+        )
+        for route, one in increments.items()
+    }
+
+
+def hold_for(state: Fleet, metrics: Hold | None, routes_rejected: bool) -> Hold | None:
+    """Why evidence is frozen, if it is; what is nearest to the cause goes first."""
+    if state.speculative.ready == 0:
+        return Hold.NO_READY_PODS
+    if state.speculative.rolling:
+        return Hold.ROLLOUT_IN_PROGRESS
+    return Hold.ROUTES_REJECTED if routes_rejected else metrics
+
+
+def states_of(
+    spec: SpecDeploymentSpec, known: Mapping[str, RouteState], status: Mapping[str, RouteStatus], now: float
+) -> dict[str, RouteState]:
+    """The state of every route of the spec: remembered, else from status, else a start."""
+    return {
+        name: known[name] if name in known else _restored(config, status.get(name), now)
+        for name, config in configs(spec).items()
+    }
+
+
+def configs(spec: SpecDeploymentSpec) -> dict[str, RouteConfig]:
+    """The policy of every route."""
+    return {
+        route.name: route_config(
+            spec.policy, draft_tokens=spec.draft.tokens, speculation=route.speculation, route=route.policy
+        )
+        for route in spec.routing.routes
+    }
+
+
+def decide(
+    spec: SpecDeploymentSpec,
+    states: Mapping[str, RouteState],
+    news: Mapping[str, Block],
+    now: float,
+    hold: Hold | None,
+    rooms: Mapping[str, Room],
+) -> dict[str, RouteDecision]:
+    """One step of every route, in the order of the spec."""
+    decisions = {}
+    for name, config in configs(spec).items():
+        state, verdict = step(states[name], config, news.get(name), now, hold=hold, room=rooms.get(name))
+        decisions[name] = RouteDecision(name, config, state, verdict)
+    return decisions
+
+
+def weights(decisions: Mapping[str, RouteDecision], baseline_dead: bool, speculative_dead: bool) -> dict[str, int]:
+    """Speculative percent by route that routers are to serve. A pool without a ready pod gets nothing.
+
+    With both dead the decision stands: there is nobody to send anything to.
+    """
+    wanted = {name: one.verdict.speculative_percent for name, one in decisions.items()}
+    if speculative_dead and not baseline_dead:
+        return dict.fromkeys(wanted, 0)
+    if baseline_dead and not speculative_dead:
+        return {name: 0 if decisions[name].config.override == "Never" else 100 for name in wanted}
+    return wanted
+
+
+def _restored(config: RouteConfig, status: RouteStatus | None, now: float) -> RouteState:
+    if status is None:
+        return decode(None, config, now)
+    pool: Pool = "baseline" if status.pool == BASELINE_POOL else "speculative"
+    return decode(status.state, config, now, pool=pool)

@@ -1,0 +1,135 @@
+"""How the workloads of one SpecDeployment are: ready, rolling, or kept from it by something with a name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from specfleet.api.conditions import Reason
+from specfleet.api.names import BASELINE_POOL, pool_object, router_object
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.cluster.kinds import DEPLOYMENT, Kind
+from specfleet.handlers.observed import OwnedRecord, Workload
+from specfleet.handlers.pods import PodRecord, Problem, worst
+
+ROUTER_REPLICAS = 2
+
+
+@dataclass(frozen=True)
+class WorkloadHealth:
+    """One pool, or the routers.
+
+    Attributes:
+        serving: the pods that have to be ready are.
+        rolled_out: all pods carry the newest template, and all are ready.
+        rolling: some pods carry an older template.
+        overdue: the rollout has not moved within its progress deadline.
+    """
+
+    name: str
+    desired: int
+    ready: int
+    serving: bool
+    rolled_out: bool
+    rolling: bool
+    overdue: bool
+    problem: Problem | None
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Both pools and the routers; `routers` are the ready router pods, `router_pods` all that are not being deleted."""
+
+    baseline: WorkloadHealth
+    speculative: WorkloadHealth
+    router: WorkloadHealth
+    routers: tuple[PodRecord, ...]
+    router_pods: tuple[PodRecord, ...]
+
+    @property
+    def workloads(self) -> tuple[WorkloadHealth, ...]:
+        """Baseline, speculative, router."""
+        return self.baseline, self.speculative, self.router
+
+    @property
+    def rolled_out(self) -> bool:
+        """Everything carries the newest template and serves."""
+        return all(one.rolled_out and one.serving for one in self.workloads)
+
+    @property
+    def ready(self) -> bool:
+        """Both pools and the router serve."""
+        return all(one.serving for one in self.workloads)
+
+
+def fleet(
+    name: str,
+    spec: SpecDeploymentSpec,
+    owner_uid: str,
+    owned: Mapping[tuple[Kind, str], OwnedRecord],
+    pods: Iterable[PodRecord],
+) -> Fleet:
+    """From what was observed of SpecDeployment `name` with this uid."""
+    pods = tuple(pods)
+    draft = spec.draft.name
+
+    def health(label: str, object_name: str, members: Iterable[PodRecord], desired: int) -> WorkloadHealth:
+        record = owned.get((DEPLOYMENT, object_name))
+        workload = record.workload if record is not None and record.owner_uid == owner_uid else None
+        return _health(label, workload, tuple(members), desired)
+
+    router_pods = tuple(pod for pod in pods if pod.component == "router" and not pod.deleting)
+    return Fleet(
+        baseline=health(
+            BASELINE_POOL,
+            pool_object(name, BASELINE_POOL),
+            (pod for pod in pods if pod.pool == BASELINE_POOL),
+            spec.pools.baseline_replicas,
+        ),
+        speculative=health(
+            draft, pool_object(name, draft), (pod for pod in pods if pod.pool == draft), spec.pools.speculative_replicas
+        ),
+        router=health("router", router_object(name), router_pods, ROUTER_REPLICAS),
+        routers=tuple(sorted((pod for pod in router_pods if pod.ready and pod.ip), key=lambda pod: pod.name)),
+        router_pods=router_pods,
+    )
+
+
+def _health(name: str, workload: Workload | None, pods: tuple[PodRecord, ...], desired: int) -> WorkloadHealth:
+    ready = sum(pod.ready for pod in pods)
+    problems = [pod.problem for pod in pods]
+    if workload is None:
+        return WorkloadHealth(name, desired, ready, False, False, False, False, worst(problems))
+    serving = workload.available and min(ready, workload.ready) > 0
+    rolled_out = workload.settled and workload.desired == desired and workload.ready >= desired
+    problem = None if serving and rolled_out else worst([workload.problem, *problems])
+    return WorkloadHealth(name, desired, ready, serving, rolled_out, workload.rolling, workload.overdue, problem)
+
+
+def readiness(state: Fleet) -> tuple[bool, Reason, str]:
+    """Status, reason and sentence of condition Ready, as far as the workloads go."""
+    if state.ready:
+        return True, Reason.AVAILABLE, "Both pools and the router serve."
+    failing = [one for one in state.workloads if not one.serving]
+    known = [one for one in failing if one.problem is not None]
+    first = known[0] if known else failing[0]
+    reason = _reason(first, state)
+    sentences = [_sentence(one) for one in failing]
+    serving = [one.name for one in (state.baseline, state.speculative) if one.serving]
+    if len(serving) == 1 and state.router.serving:
+        sentences.append(f"Pool {serving[0]} serves all routes.")
+    return False, reason, " ".join(sentences)
+
+
+def _reason(one: WorkloadHealth, state: Fleet) -> Reason:
+    if one.problem is not None:
+        return one.problem.reason
+    if one.overdue:
+        return Reason.PROGRESS_DEADLINE_EXCEEDED
+    return Reason.ROUTER_NOT_READY if one is state.router else Reason.PODS_NOT_READY
+
+
+def _sentence(one: WorkloadHealth) -> str:
+    what = "The router" if one.name == "router" else f"Pool {one.name}"
+    counted = f"{what}: {one.ready} of {one.desired} ready"
+    return f"{counted}; {one.problem.message}." if one.problem is not None else f"{counted}."

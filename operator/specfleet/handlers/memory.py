@@ -1,0 +1,126 @@
+"""What the operator remembers of one SpecDeployment between passes; all of it can be lost without harm."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from specfleet.decision.rule import Block, RouteState
+from specfleet.decision.samples import Ledger
+from specfleet.handlers.fleet import Fleet
+from specfleet.handlers.plan import ObjectId
+from specfleet.handlers.pods import PodRecord
+from specfleet.handlers.status import Serving
+from specfleet.metrics.direct import Served
+from specfleet.routing.counters import RouterSample
+
+DEAD_GRACE_SECONDS = 10.0
+
+
+@dataclass
+class Memory:
+    """Of one SpecDeployment, as identified by its uid.
+
+    Attributes:
+        routes: state of each route as of the last decision that was committed, or that needed no commit.
+        blocks: closed blocks that no committed decision has taken in yet.
+        samples: last good reading by router pod uid.
+        rejected_base: routes_rejected of each router when its table was last the wanted one.
+        served: last answer of each router pod, by uid.
+        verified: hashes of owned objects that were found to agree.
+        settled_key: what was rendered when all objects last agreed; while it and they stay, nothing is rendered.
+        wanted_version: version of the routes file that was applied last.
+        switch_started: epoch seconds of a switch that is not served yet.
+    """
+
+    uid: str
+    ledger: Ledger
+    block_seconds: float
+    next_block: float
+    next_sample: float = 0.0
+    routes: dict[str, RouteState] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
+    samples: dict[str, RouterSample] = field(default_factory=dict)
+    rejected_base: dict[str, int] = field(default_factory=dict)
+    served: dict[str, Served] = field(default_factory=dict)
+    verified: dict[ObjectId, tuple[str, str]] = field(default_factory=dict)
+    settled_key: str | None = None
+    taken: dict[ObjectId, float] = field(default_factory=dict)
+    refused: dict[ObjectId, str] = field(default_factory=dict)
+    wanted_version: str | None = None
+    switch_started: float | None = None
+    pods_denied: bool = False
+    implausible: bool = False
+    read_failures: int = 0
+    told: set[str] = field(default_factory=set)
+    status_written: float = 0.0
+    dead_since: dict[str, float] = field(default_factory=dict)
+    jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
+
+    @classmethod
+    def new(cls, uid: str, block_seconds: float, now: float) -> Memory:
+        """Of a SpecDeployment seen for the first time."""
+        return cls(uid, Ledger(block_seconds, now), block_seconds, next_block=now + block_seconds)
+
+    @property
+    def sample_seconds(self) -> float:
+        """Time between readings: twice a block, at most every second, at least every 30 s."""
+        return min(30.0, max(1.0, self.block_seconds / 2.0))
+
+    def retimed(self, block_seconds: float, now: float) -> None:
+        """The policy's block was changed: counting starts anew."""
+        if block_seconds != self.block_seconds:
+            self.block_seconds = block_seconds
+            self.ledger = Ledger(block_seconds, now)
+            self.next_block = now + block_seconds
+            self.next_sample = 0.0
+
+    def kept(self, pods: Iterable[PodRecord]) -> None:
+        """Forget routers that are gone."""
+        alive = {pod.uid for pod in pods}
+        for uid in set(self.samples) | set(self.served):
+            if uid not in alive:
+                self.samples.pop(uid, None)
+                self.served.pop(uid, None)
+                self.rejected_base.pop(uid, None)
+                self.ledger.forget(uid)
+
+    def serving(self, routers: tuple[PodRecord, ...], version: str | None) -> Serving:
+        """What all ready routers serve."""
+        answers = [self.served[pod.uid] for pod in routers if pod.uid in self.served]
+        if not answers or len(answers) < len(routers):
+            return Serving()
+        first = answers[0].speculative_percent
+        agreed = {
+            route: percent
+            for route, percent in first.items()
+            if all(one.speculative_percent.get(route) == percent for one in answers)
+        }
+        return Serving(version is not None and all(one.version == version for one in answers), agreed)
+
+    def rejected(self, routers: tuple[PodRecord, ...], version: str | None) -> bool:
+        """Whether a router refused files since it last served what was wanted, and still serves something else."""
+        for pod in routers:
+            sample, served = self.samples.get(pod.uid), self.served.get(pod.uid)
+            if sample is None:
+                continue
+            if served is not None and served.version == version:
+                self.rejected_base[pod.uid] = sample.routes_rejected
+            elif sample.routes_rejected > self.rejected_base.setdefault(pod.uid, sample.routes_rejected):
+                return True
+        return False
+
+    def dead(self, state: Fleet, now: float, *, starting: bool) -> Mapping[str, bool]:
+        """Pools to which no traffic may be sent: no pod is ready.
+
+        While the first pods of a SpecDeployment start (`starting`), a pool has some seconds, so that two pools that
+        come up a moment apart do not cost two changes of the weights; the routers avoid hosts that are not there anyhow.
+        """
+        result = {}
+        for pool in (state.baseline, state.speculative):
+            if pool.ready > 0:
+                self.dead_since[pool.name] = -1.0
+            since = self.dead_since.setdefault(pool.name, now)
+            result[pool.name] = pool.ready == 0 and (not starting or since < 0.0 or now - since >= DEAD_GRACE_SECONDS)
+        return result

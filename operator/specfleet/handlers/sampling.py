@@ -1,0 +1,57 @@
+"""Reads the routers of one SpecDeployment when it is time, and closes blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from specfleet.decision.reasons import Hold
+from specfleet.decision.samples import Kind
+from specfleet.handlers.decide import blocks, route_totals
+from specfleet.handlers.fleet import Fleet
+from specfleet.handlers.memory import Memory
+from specfleet.handlers.pods import PodRecord
+from specfleet.metrics.direct import RouterError, RouterReader
+from specfleet.metrics.own import OperatorMetrics
+
+logger = logging.getLogger(__name__)
+IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUNTER_FELL})
+
+
+async def sample(
+    memory: Memory, state: Fleet, draft: str, reader: RouterReader, metrics: OperatorMetrics, now: float
+) -> None:
+    """Read all ready routers if it is time; at the end of a block, put what was counted into `memory.blocks`."""
+    memory.kept(state.router_pods)
+    if now < memory.next_sample:
+        return
+    memory.next_sample = now + memory.sample_seconds
+    await asyncio.gather(*(_read(memory, pod, draft, reader, metrics) for pod in state.routers))
+    if now < memory.next_block:
+        return
+    memory.next_block = max(memory.next_block + memory.block_seconds, now + memory.block_seconds / 2.0)
+    taken = memory.ledger.take(now)
+    memory.implausible = any(problem.kind in IMPLAUSIBLE for problem in taken.problems)
+    for problem in taken.problems:
+        metrics.samples_dropped.labels(problem.kind.value).inc()
+        logger.info("sample of %s left out: %s (%s)", problem.source or "all routers", problem.message, problem.kind)
+    memory.blocks.update(blocks(taken.increments, memory.routes, now, memory.block_seconds))
+
+
+async def _read(memory: Memory, pod: PodRecord, draft: str, reader: RouterReader, metrics: OperatorMetrics) -> None:
+    assert pod.ip is not None
+    try:
+        reading = await reader.sample(pod.ip)
+    except RouterError as error:
+        memory.samples.pop(pod.uid, None)
+        metrics.samples.labels("failed").inc()
+        logger.info("%s", error)
+        return
+    metrics.samples.labels("ok").inc()
+    memory.samples[pod.uid] = reading
+    memory.ledger.observe(pod.uid, reading.started_at, reading.at, route_totals(reading, draft))
+
+
+def metrics_hold(memory: Memory, state: Fleet, now: float) -> Hold | None:
+    """Why the routers' figures cannot be decided by, if so."""
+    return memory.ledger.hold(now, [pod.uid for pod in state.routers])

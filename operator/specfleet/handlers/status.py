@@ -1,0 +1,209 @@
+"""The status of a SpecDeployment, computed whole from what is known. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from specfleet.api.names import BASELINE_POOL, endpoint
+from specfleet.api.status import (
+    BreakEvenStatus,
+    EvidenceStatus,
+    Percentages,
+    PoolStatus,
+    RouteStatus,
+    SpecDeploymentStatus,
+    Summary,
+    Switch,
+)
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.decision.rule import RouteState, Verdict
+from specfleet.handlers.decide import RouteDecision, pool_name
+from specfleet.handlers.fleet import Fleet
+
+HISTORY = 10
+SLOW_SWITCH_NOTE = " Routers take a change over within 90 s: their pods may not be annotated."
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What routers serve, as far as known.
+
+    Attributes:
+        confirmed: every ready router serves the table that was last decided, and there is one.
+        percent: speculative percent by route where all ready routers agree.
+    """
+
+    confirmed: bool = False
+    percent: Mapping[str, int] = field(default_factory=dict)
+
+
+def timestamp(at: float) -> str:
+    """RFC 3339 in whole seconds."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_status(body: Mapping[str, Any]) -> SpecDeploymentStatus:
+    """The status in an object; an empty one where it is missing or not of our making."""
+    try:
+        return SpecDeploymentStatus.model_validate(body.get("status") or {})
+    except ValueError:
+        return SpecDeploymentStatus()
+
+
+def dump(status: SpecDeploymentStatus) -> dict[str, Any]:
+    """As it goes to the API server."""
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def route_status(
+    decision: RouteDecision,
+    before: RouteStatus | None,
+    draft: str,
+    serving: Serving,
+    coverage: int | None,
+    *,
+    applied_percent: int,
+    has_routers: bool,
+    slow: bool,
+    now: float,
+) -> RouteStatus:
+    """One route. `applied_percent` is what routers were told, which readiness may make another than the decision's."""
+    verdict, state = decision.verdict, decision.state
+    served = serving.percent.get(decision.name)
+    underway = has_routers and verdict.phase != "Held" and not (serving.confirmed and served == applied_percent)
+    phase: Literal["Settled", "Moving", "Exploring", "Held"] = "Moving" if underway else verdict.phase.value
+    message = verdict.message + (SLOW_SWITCH_NOTE if underway and slow else "")
+    pool = pool_name(verdict.pool, draft)
+    history = list(before.history) if before is not None else []
+    if verdict.switched:
+        history.append(Switch(at=timestamp(now), pool=pool, reason=verdict.reason.value, message=verdict.message))
+    return RouteStatus(
+        name=decision.name,
+        pool=pool,
+        phase=phase,
+        reason=verdict.reason.value,
+        message=message,
+        speculative_percent=Percentages(intended=verdict.speculative_percent, served=served),
+        acceptance_percent=verdict.acceptance_percent,
+        tokens_per_step=None if verdict.tokens_per_step is None else f"{verdict.tokens_per_step:.2f}",
+        break_even=None
+        if decision.config.break_even is None
+        else BreakEvenStatus(tokens_per_step=f"{decision.config.break_even:.2f}", state="Fixed"),
+        evidence=_evidence(verdict, coverage),
+        since=timestamp(state.served_since),
+        history=history[-HISTORY:],
+        state=state.encode(),
+    )
+
+
+def _evidence(verdict: Verdict, coverage: int | None) -> EvidenceStatus | None:
+    shown = verdict.evidence
+    if shown is None:
+        return None
+    return EvidenceStatus(
+        line=shown.line,
+        score=f"{shown.score:.1f}",
+        threshold=f"{shown.threshold:.1f}",
+        requests=shown.requests,
+        coverage_percent=coverage,
+    )
+
+
+def pools_status(state: Fleet) -> list[PoolStatus]:
+    """Replicas of both pools."""
+    return [PoolStatus(name=p.name, desired=p.desired, ready=p.ready) for p in (state.baseline, state.speculative)]
+
+
+def summary(routes: Iterable[RouteStatus]) -> Summary:
+    """The line that `kubectl get` shows: how many routes speculate, and the range of their acceptance."""
+    routes = list(routes)
+    on = sum(route.pool != BASELINE_POOL for route in routes)
+    known = sorted(route.acceptance_percent for route in routes if route.acceptance_percent is not None)
+    if not known:
+        acceptance = "unknown"
+    elif known[0] == known[-1]:
+        acceptance = f"{known[0]}%"
+    else:
+        acceptance = f"{known[0]}-{known[-1]}%"
+    return Summary(mode=f"{on}/{len(routes)} speculative", acceptance=acceptance)
+
+
+def unchanged_routes(before: SpecDeploymentStatus, states: Mapping[str, RouteState]) -> list[RouteStatus]:
+    """Routes as they were, with the state that is remembered: for a spec that cannot be read."""
+    return [
+        route.model_copy(update={"state": states[route.name].encode()}) if route.name in states else route
+        for route in before.routes
+    ]
+
+
+def assembled(
+    *,
+    name: str,
+    namespace: str,
+    generation: int,
+    conditions: list[Any],
+    routes: list[RouteStatus],
+    pools: list[PoolStatus],
+    routes_version: str | None,
+) -> SpecDeploymentStatus:
+    """The whole status."""
+    return SpecDeploymentStatus(
+        observed_generation=generation,
+        conditions=conditions,
+        endpoint=endpoint(name, namespace),
+        summary=summary(routes) if routes else None,
+        attribution="Router",
+        routes_version=routes_version,
+        pools=pools,
+        routes=routes,
+    )
+
+
+def break_even_known(spec: SpecDeploymentSpec) -> bool:
+    """Whether any line is set that evidence can be held against."""
+    return spec.policy.break_even is not None and spec.policy.break_even.source == "Fixed"
+
+
+def noticeable(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What a person would notice at once; figures that move with every block are left out, their presence is not."""
+    view = copy.deepcopy(dict(status))
+    for route in view.get("routes") or ():
+        for figure in ("acceptancePercent", "tokensPerStep"):
+            route[figure] = figure in route
+        for volatile in ("message", "evidence", "state"):
+            route.pop(volatile, None)
+    if "summary" in view:
+        view["summary"].pop("acceptance", None)
+    for condition in view.get("conditions") or ():
+        condition.pop("lastTransitionTime", None)
+    return view
+
+
+def figures(status: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """The figures that are refreshed now and then: they change only when something was counted."""
+    return [
+        (
+            route.get("name"),
+            route.get("acceptancePercent"),
+            route.get("tokensPerStep"),
+            tuple(sorted((route.get("evidence") or {}).items())),
+        )
+        for route in status.get("routes") or ()
+    ]
+
+
+def counts_only(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether all that is new are numbers of ready pods: news that can wait for more of them."""
+
+    def without(status: Mapping[str, Any]) -> dict[str, Any]:
+        view = noticeable(status)
+        view.pop("pools", None)
+        for condition in view.get("conditions") or ():
+            condition.pop("message", None)
+        return view
+
+    return without(before) == without(after)
