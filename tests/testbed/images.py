@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests.testbed import engine
 from tests.testbed.apt import IMAGE_TOOLS, ensure_packages
 from tests.testbed.base_image import REVISION, ensure_base_file_system
 from tests.testbed.commands import output_of, run_logged, succeeds
@@ -22,6 +23,7 @@ from tests.testbed.tools import ensure_program
 BASE_IMAGE = "docker.io/library/debian:bookworm-slim"
 ROUTER_IMAGE = f"specfleet.dev/testbed/envoy:{ENVOY.version}"
 PAUSE_IMAGE = f"specfleet.dev/testbed/pause:{PAUSE.version}"
+ENGINE_IMAGE = f"specfleet.dev/testbed/vllm-openai:v{engine.VERSION}"
 COREDNS_IMAGE = f"specfleet.dev/testbed/coredns:{COREDNS.version}"
 
 
@@ -48,17 +50,23 @@ def ensure_base_image() -> Path:
 
 def ensure_router_image() -> Path:
     """The archive of the router image: the base file system and Envoy."""
-    return _image_of_program(ROUTER_IMAGE, ensure_program(ENVOY), base=True)
+    return _made(ROUTER_IMAGE, BASE_IMAGE, *_entry(ensure_program(ENVOY)))
 
 
 def ensure_pause_image() -> Path:
     """The archive of the image that holds a pod's namespaces open."""
-    return _image_of_program(PAUSE_IMAGE, ensure_program(PAUSE), base=False)
+    return _made(PAUSE_IMAGE, "scratch", *_entry(ensure_program(PAUSE)))
 
 
 def ensure_coredns_image() -> Path:
     """The archive of the CoreDNS image."""
-    return _image_of_program(COREDNS_IMAGE, ensure_program(COREDNS), base=False)
+    return _made(COREDNS_IMAGE, "scratch", *_entry(ensure_program(COREDNS)))
+
+
+def ensure_engine_image() -> Path:
+    """The archive of the vLLM image: it is started like the public one, and finds the engine at `MOUNT_PATH`."""
+    path = f"ENV PATH={engine.MOUNT_PATH}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return _made(ENGINE_IMAGE, BASE_IMAGE, None, [path, 'ENTRYPOINT ["vllm", "serve"]'])
 
 
 def build_archive(tag: str, dockerfile: Path, context: Path) -> Path:
@@ -90,25 +98,25 @@ def build_archive(tag: str, dockerfile: Path, context: Path) -> Path:
     return archive
 
 
-def _image_of_program(tag: str, program: Path, *, base: bool) -> Path:
+def _entry(program: Path) -> tuple[Path, list[str]]:
+    place = f"/usr/local/bin/{program.name}"
+    return program, [f"COPY {program.name} {place}", f'ENTRYPOINT ["{place}"]']
+
+
+def _made(tag: str, base: str, program: Path | None, instructions: list[str]) -> Path:
     archive = archive_of(tag)
     if archive.is_file():
         return archive
-    if base:
+    if base == BASE_IMAGE:
         ensure_base_image()
-    with (
-        exclusive("images"),
-        tempfile.TemporaryDirectory() as scratch,
-        step("image", f"{tag} from {program.name}"),
-    ):
-        place = f"/usr/local/bin/{program.name}"
-        shutil.copy2(program, scratch)
-        lines = [f"FROM {BASE_IMAGE if base else 'scratch'}", f"COPY {program.name} {place}", f'ENTRYPOINT ["{place}"]']
+    with exclusive("images"), tempfile.TemporaryDirectory() as scratch, step("image", f"make {tag}"):
+        if program is not None:
+            shutil.copy2(program, scratch)
         dockerfile = Path(scratch) / "Dockerfile"
-        dockerfile.write_text("\n".join(lines) + "\n")
+        dockerfile.write_text("\n".join([f"FROM {base}", *instructions, ""]))
         run_logged(
             _buildah("bud", "--isolation", "chroot", "--pull-never", "--tag", tag, "--file", dockerfile, scratch),
-            f"image-{program.name}",
+            f"image-{archive.stem}",
         )
         _save(tag, archive)
     return archive

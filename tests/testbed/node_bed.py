@@ -16,11 +16,13 @@ from tests.testbed.gpus import set_gpus
 from tests.testbed.images import (
     BASE_IMAGE,
     COREDNS_IMAGE,
+    ENGINE_IMAGE,
     PAUSE_IMAGE,
     ROUTER_IMAGE,
     archive_of,
     ensure_base_image,
     ensure_coredns_image,
+    ensure_engine_image,
     ensure_pause_image,
     ensure_router_image,
 )
@@ -66,6 +68,7 @@ def _start_afresh(state: Path, problem: str) -> None:
         COREDNS_IMAGE: ensure_coredns_image(),
         BASE_IMAGE: ensure_base_image(),
         ROUTER_IMAGE: ensure_router_image(),
+        ENGINE_IMAGE: ensure_engine_image(),
     }
     if takedown.traces(state):
         with step("clean", f"remove what an earlier node left ({problem})"):
