@@ -39,6 +39,7 @@ class FindingReason(StrEnum):
     INVALID_DRAFT_ARG = "InvalidDraftArg"
     LOSSY_NOT_ALLOWED = "LossyNotAllowed"
     ENGINE_MANAGED = "EngineManaged"
+    UNTESTED_COMBINATION = "UntestedCombination"
     HOST_PATH_NOT_ALLOWED = "HostPathNotAllowed"
     OWNED_TEMPLATE_FIELD = "OwnedTemplateField"
     INVALID_TEMPLATE = "InvalidTemplate"
@@ -70,6 +71,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.INVALID_DRAFT_ARG: "The value of a speculative config key has the wrong type or is not a choice.",
     FindingReason.LOSSY_NOT_ALLOWED: "The argument changes what the target would have answered; allowLossy is false.",
     FindingReason.ENGINE_MANAGED: "The engine adapts speculation itself, beside the policy.",
+    FindingReason.UNTESTED_COMBINATION: "The engine does not promise that these options work together.",
     FindingReason.HOST_PATH_NOT_ALLOWED: "The operator's settings do not allow directories of the node.",
     FindingReason.OWNED_TEMPLATE_FIELD: "The template sets a field that specfleet owns.",
     FindingReason.INVALID_TEMPLATE: "The template is no partial PodTemplateSpec.",

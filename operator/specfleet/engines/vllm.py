@@ -1,0 +1,226 @@
+"""vLLM behind the engine protocol: its releases, how it is started, and what it cannot do. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.v1alpha1 import DraftMode, SpecDeployment, SpecDeploymentSpec
+from specfleet.engines.flags import Given, Unresolved
+from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
+from specfleet.engines.release import Minor, agree, image_tag, parse_version, tag_version
+from specfleet.engines.vllm_arguments import (
+    draft_findings,
+    draft_value,
+    env_findings,
+    flag_findings,
+    given_flags,
+    sequences,
+)
+from specfleet.engines.vllm_tables import NEWEST, NGRAM_KEYS, OLDEST, REFUSED_FIELDS
+
+PORT = 8000
+HEALTH_PATH = "/health"
+CACHE_MOUNT = "/var/cache/specfleet"
+DEFAULT_MAX_SEQUENCES = 256
+KEEP_ALIVE_SECONDS = 120
+PRE_STOP_SECONDS = 45
+SHUTDOWN_SECONDS = 300
+PUBLIC_IMAGE = "vllm/vllm-openai"
+
+
+class VLLM:
+    """The engine module of vLLM."""
+
+    def check(self, deployment: SpecDeployment) -> list[Finding]:
+        """Everything in the object that this release of vLLM cannot do, in the order of the spec."""
+        spec = deployment.spec
+        version, found = _release(spec)
+        release = Minor.of(version) if version is not None else NEWEST
+        table_release = min(max(release, OLDEST), NEWEST)
+        known = version is not None and OLDEST <= release <= NEWEST
+        found += flag_findings(spec, table_release, known)
+        found += env_findings(spec)
+        found += _parallelism_findings(spec)
+        found += draft_findings(spec.draft, spec, table_release)
+        return found
+
+    def facts(self, deployment: SpecDeployment, *, speculative: bool) -> EngineFacts:
+        """Facts of one pool.
+
+        Raises:
+            ValueError: the object has errors by `check`.
+        """
+        problems = errors(self.check(deployment))
+        if problems:
+            raise ValueError(f"{deployment.name} cannot be rendered: {problems[0].path}: {problems[0].message}")
+        spec = deployment.spec
+        version, _ = _release(spec)
+        assert version is not None
+        max_sequences = _max_sequences(spec, Minor.of(version))
+        parallelism = spec.target.parallelism
+        return EngineFacts(
+            release=str(version),
+            image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version}",
+            command=("vllm", "serve"),
+            args=_args(deployment, max_sequences, speculative),
+            env=tuple(_env(spec)),
+            port=PORT,
+            health_path=HEALTH_PATH,
+            startup=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=5, failure_threshold=180),
+            readiness=ProbeFact(HEALTH_PATH, period_seconds=5, timeout_seconds=5, failure_threshold=3),
+            liveness=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
+            shared_memory=True,
+            model_mount=spec.target.model if spec.target.model.startswith("/") else None,
+            cache_mount=CACHE_MOUNT,
+            accelerators=parallelism.tensor * parallelism.pipeline * parallelism.data,
+            max_sequences=max_sequences,
+            pre_stop_seconds=PRE_STOP_SECONDS,
+            shutdown_seconds=SHUTDOWN_SECONDS,
+            refused_fields=REFUSED_FIELDS,
+            figures_per_request=True,
+        )
+
+
+def _release(spec: SpecDeploymentSpec) -> tuple[Version | None, list[Finding]]:
+    """The release by `engine.version` and the image tag, and what is wrong with them."""
+    image, text = spec.engine.image, spec.engine.version
+    tagged = tag_version(image) if image is not None else None
+    if tagged is not None and tagged.major > 0 and text is not None:
+        tagged = None  # a private image with a numbering of its own: no vLLM release begins with 1
+    stated = parse_version(text) if text is not None else None
+    if text is not None and stated is None:
+        return None, [
+            error(
+                FindingReason.INVALID_VALUE, "spec.engine.version", f'write a release such as "0.32.0", found {text!r}'
+            )
+        ]
+    if stated is not None and tagged is not None and not agree(stated, tagged):
+        return stated, [
+            error(
+                FindingReason.RELEASE_MISMATCH,
+                "spec.engine.version",
+                f"engine.version says {stated}, the image tag {image_tag(image or '')} says {tagged}: "
+                "make them one release, or remove engine.version",
+            )
+        ]
+    version = stated or tagged
+    if version is None:
+        tag = image_tag(image or "")
+        what = f"tag {tag!r} names no release" if tag else "the reference has no tag"
+        return None, [
+            error(
+                FindingReason.RELEASE_UNKNOWN,
+                "spec.engine.image",
+                f'{what}: write engine.version, for instance "{NEWEST}.0", or an image with a release tag',
+            )
+        ]
+    return version, [*_supported(version), *_full_version(spec, version)]
+
+
+def _supported(version: Version) -> Iterator[Finding]:
+    release = Minor.of(version)
+    if release < OLDEST:
+        yield error(
+            FindingReason.RELEASE_TOO_OLD,
+            "spec.engine",
+            f"vLLM {version} does not report acceptance per request: use vLLM {OLDEST}.0 or newer",
+        )
+    if release > NEWEST:
+        yield warning(
+            FindingReason.RELEASE_UNTESTED,
+            "spec.engine",
+            f"vLLM {version} is newer than {NEWEST}, the newest release that specfleet knows: it is rendered like "
+            f"{NEWEST}",
+        )
+
+
+def _full_version(spec: SpecDeploymentSpec, version: Version) -> Iterator[Finding]:
+    if spec.engine.image is None and len(version.release) < 3:
+        yield error(
+            FindingReason.INVALID_VALUE,
+            "spec.engine.version",
+            f'the public image needs a full release: write for instance "{version}.0", or an image',
+        )
+
+
+def _parallelism_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
+    if spec.target.parallelism.pipeline > 1:
+        yield warning(
+            FindingReason.UNTESTED_COMBINATION,
+            "spec.target.parallelism.pipeline",
+            "vLLM drafts on the last pipeline rank only, and long did not support speculation with pipeline "
+            "parallelism: prefer tensor parallelism, or try it before relying on it",
+        )
+
+
+def _max_sequences(spec: SpecDeploymentSpec, release: Minor) -> int:
+    value = DEFAULT_MAX_SEQUENCES
+    for given in given_flags(spec.engine, release):
+        if isinstance(given, Given) and not isinstance(given.flag, Unresolved) and given.flag.name == "max-num-seqs":
+            value = sequences(given.value) or value
+    return value
+
+
+def _args(deployment: SpecDeployment, max_sequences: int, speculative: bool) -> tuple[str, ...]:
+    spec = deployment.spec
+    target, parallelism = spec.target, spec.target.parallelism
+    args = [
+        target.model,
+        f"--served-model-name={deployment.served_name}",
+        "--host=0.0.0.0",
+        f"--port={PORT}",
+        f"--tensor-parallel-size={parallelism.tensor}",
+        f"--pipeline-parallel-size={parallelism.pipeline}",
+        f"--data-parallel-size={parallelism.data}",
+        f"--max-num-seqs={max_sequences}",
+        f"--shutdown-timeout={SHUTDOWN_SECONDS}",
+    ]
+    if target.revision is not None and not target.model.startswith("/"):
+        args.append(f"--revision={target.revision}")
+    args += [_flag(key, value) for key, value in sorted(spec.engine.args.items()) if not _is_max_sequences(key)]
+    args += spec.engine.extra_args
+    if speculative:
+        args += [f"--speculative-config={speculative_config(spec)}", "--per-request-spec-decode-metrics=summary"]
+    return tuple(args)
+
+
+def _is_max_sequences(key: str) -> bool:
+    return key.replace("_", "-") == "max-num-seqs"
+
+
+def _flag(key: str, value: str) -> str:
+    return f"--{key}={value}" if value else f"--{key}"
+
+
+def speculative_config(spec: SpecDeploymentSpec) -> str:
+    """The JSON of `--speculative-config`. The spec must have passed `check` without errors."""
+    draft = spec.draft
+    assert draft.mode is DraftMode.NGRAM
+    config: dict[str, object] = {
+        "method": "ngram",
+        "num_speculative_tokens": draft.tokens,
+        "prompt_lookup_max": draft.ngram.max_match,
+        "prompt_lookup_min": draft.ngram.min_match,
+    }
+    for name, text in sorted(draft.args.items()):
+        plain = name.replace("-", "_")
+        config[plain] = draft_value(NGRAM_KEYS[plain], text)
+    return json.dumps(config, separators=(",", ":"))
+
+
+def _env(spec: SpecDeploymentSpec) -> Iterator[EnvFact]:
+    yield EnvFact("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
+    if spec.pools.storage.cache is not None:
+        yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
+        yield EnvFact("VLLM_CACHE_ROOT", f"{CACHE_MOUNT}/vllm")
+    source = spec.target.source
+    if source is not None and source.hugging_face is not None:
+        token = source.hugging_face.token_secret_ref
+        if token is not None:
+            yield EnvFact("HF_TOKEN", secret=(token.name, token.key))
+    elif source is not None and not any(variable.name == "HF_HUB_OFFLINE" for variable in spec.engine.env):
+        yield EnvFact("HF_HUB_OFFLINE", "1")

@@ -1,0 +1,180 @@
+"""vLLM by release: what specfleet owns, and the keys of the speculative config. Read in the released sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from importlib.resources import files
+
+from specfleet.engines.flags import Flag, FlagTable, of_release, parse_table
+from specfleet.engines.release import Minor
+
+OLDEST = Minor(0, 29)
+"""The first release that puts acceptance figures into answers (`--per-request-spec-decode-metrics`)."""
+NEWEST = Minor(0, 33)
+"""The newest release whose flags and keys are in the tables."""
+
+_SPECULATION = "speculation is described by spec.drafts, and only the speculative pool gets it"
+_ONE_POD = "one engine pod is one replica: write spec.target.parallelism"
+_NO_TLS = "the router speaks plain HTTP to the engines; TLS for clients is the work of a Gateway before the router"
+
+OWNED_FLAGS: dict[str, str] = {
+    "model": "write spec.target.model",
+    "served-model-name": "write spec.target.servedName; further aliases are routes with match.model",
+    "revision": "write spec.target.revision",
+    "hf-token": "write spec.target.source.huggingFace.tokenSecretRef, so that the token stays in a Secret",
+    "host": "remove it: the router and the probes reach the engine by the pod's address",
+    "port": "remove it: the router and the probes use port 8000",
+    "uds": "remove it: the router reaches the engine by TCP on port 8000",
+    "grpc": "remove it: the router speaks HTTP",
+    "grpc-port": "remove it: the router speaks HTTP",
+    "headless": "remove it: the router needs the engine's API server",
+    "config": "flags in a file cannot be checked: write them in spec.engine.args",
+    "help": "remove it: the engine would print its help and end",
+    "api-key": "a key on the command line is readable by all who may read pods: write the variable VLLM_API_KEY in "
+    "spec.engine.env with valueFrom.secretKeyRef",
+    "ssl-keyfile": _NO_TLS,
+    "ssl-certfile": _NO_TLS,
+    "ssl-ca-certs": _NO_TLS,
+    "ssl-cert-reqs": _NO_TLS,
+    "tensor-parallel-size": "write spec.target.parallelism.tensor",
+    "pipeline-parallel-size": "write spec.target.parallelism.pipeline",
+    "data-parallel-size": "write spec.target.parallelism.data",
+    "data-parallel-size-local": _ONE_POD,
+    "data-parallel-rank": _ONE_POD,
+    "data-parallel-start-rank": _ONE_POD,
+    "data-parallel-address": _ONE_POD,
+    "data-parallel-hybrid-lb": _ONE_POD,
+    "data-parallel-external-lb": _ONE_POD,
+    "data-parallel-multi-port-external-lb": _ONE_POD,
+    "nnodes": _ONE_POD,
+    "node-rank": _ONE_POD,
+    "master-addr": _ONE_POD,
+    "master-port": _ONE_POD,
+    "speculative-config": _SPECULATION,
+    "spec-method": _SPECULATION,
+    "spec-model": _SPECULATION,
+    "spec-tokens": _SPECULATION,
+    "per-request-spec-decode-metrics": "remove it: the speculative pool gets it, and without speculation vLLM refuses "
+    "to start with it",
+    "enable-force-include-usage": "remove it: the router asks for usage where the client did not and hides the event "
+    "that this brings; with the flag, clients would get usage on every chunk",
+    "shutdown-timeout": "remove it: it is set to fit the pod's termination grace period",
+}
+"""Flags that a user may not set, by main name, with what to do instead."""
+
+OWNED_ENV: dict[str, str] = {
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "it is 120, longer than the router keeps idle connections; shorter, requests fail",
+    "VLLM_PORT": "it moves internal ports that the pod relies on",
+    "HF_HOME": "it is set where spec.pools.storage.cache is: remove one of the two",
+    "VLLM_CACHE_ROOT": "it is set where spec.pools.storage.cache is: remove one of the two",
+    "HF_TOKEN": "it is set from spec.target.source.huggingFace.tokenSecretRef: remove one of the two",
+}
+
+REFUSED_FIELDS = ("min_p", "logit_bias")
+"""Body members that are answered with 400 under speculation (since 0.17)."""
+
+LAST_WITHOUT_ASYNC_NGRAM = Minor(0, 32)
+"""The last release that refuses to start with n-gram drafts and an explicit `--async-scheduling`."""
+LAST_WITHOUT_PROCESSORS_NGRAM = Minor(0, 31)
+"""The last release that refuses custom logits processors with n-gram drafts."""
+
+
+class KeyKind(StrEnum):
+    """How the text of a draft argument is read."""
+
+    TEXT = "text"
+    NUMBER = "a number"
+    NUMBERS = "a list of numbers"
+    TRIPLES = "a list of [first batch size, last batch size, tokens]"
+    INTEGER = "a whole number"
+
+
+@dataclass(frozen=True)
+class SpeculativeKey:
+    """A key of the speculative config that works with n-gram drafts."""
+
+    name: str
+    since: Minor
+    kind: KeyKind
+    choices: tuple[tuple[str, Minor], ...] = ()
+    lossy_choices: frozenset[str] = frozenset()
+    lossy: bool = False
+
+    def choices_of(self, release: Minor) -> tuple[str, ...]:
+        """Values that a release takes; empty where any goes."""
+        return tuple(choice for choice, since in self.choices if since <= release)
+
+
+NGRAM_KEYS: dict[str, SpeculativeKey] = {
+    key.name: key
+    for key in (
+        SpeculativeKey(
+            "rejection_sample_method",
+            OLDEST,
+            KeyKind.TEXT,
+            choices=(("standard", OLDEST), ("block", OLDEST), ("synthetic", OLDEST), ("fly", Minor(0, 33))),
+            lossy_choices=frozenset({"synthetic", "fly"}),
+        ),
+        SpeculativeKey("synthetic_acceptance_rates", OLDEST, KeyKind.NUMBERS, lossy=True),
+        SpeculativeKey("synthetic_acceptance_length", OLDEST, KeyKind.NUMBER, lossy=True),
+        SpeculativeKey("num_speculative_tokens_per_batch_size", OLDEST, KeyKind.TRIPLES),
+        SpeculativeKey("fly_window_size", Minor(0, 33), KeyKind.INTEGER, lossy=True),
+        SpeculativeKey("fly_entropy_threshold", Minor(0, 33), KeyKind.NUMBER, lossy=True),
+        SpeculativeKey("fly_entropy_top_k", Minor(0, 33), KeyKind.INTEGER, lossy=True),
+    )
+}
+
+OWNED_KEYS: dict[str, str] = {
+    "method": "write drafts[].mode",
+    "model": "mode NGram takes no draft model",
+    "num_speculative_tokens": "write drafts[].tokens",
+    "prompt_lookup_min": "write drafts[].ngram.minMatch",
+    "prompt_lookup_max": "write drafts[].ngram.maxMatch",
+}
+
+OTHER_MODES_KEYS = frozenset(
+    {
+        "enforce_eager",
+        "draft_tensor_parallel_size",
+        "tensor_parallel_size",
+        "quantization",
+        "moe_backend",
+        "attention_backend",
+        "kv_cache_dtype",
+        "max_model_len",
+        "revision",
+        "code_revision",
+        "index_share_for_mtp_iteration",
+        "disable_padded_drafter_batch",
+        "disable_eagle_block_drop",
+        "disable_lookahead_block_hashes",
+        "draft_lm_head_quantization",
+        "use_local_argmax_reduction",
+        "use_heterogeneous_vocab",
+        "parallel_drafting",
+        "suffix_decoding_max_tree_depth",
+        "suffix_decoding_max_cached_requests",
+        "suffix_decoding_max_spec_factor",
+        "suffix_decoding_min_token_prob",
+        "draft_load_config",
+        "enable_adaptive_verification",
+        "draft_sample_method",
+        "dspark_draft_topk",
+        "xpress_topc",
+    }
+)
+"""Keys that vLLM takes but that do nothing for n-gram drafts."""
+
+
+@lru_cache(maxsize=1)
+def all_flags() -> tuple[Flag, ...]:
+    """Flags of all known releases."""
+    return parse_table(files("specfleet.engines").joinpath("vllm_flags.tsv").read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=16)
+def flags_of(release: Minor) -> FlagTable:
+    """Flags of one release; of a release newer than the table, those of the newest known."""
+    return of_release(all_flags(), min(release, NEWEST))
