@@ -4,8 +4,8 @@
 FROM debian:bookworm-slim AS build
 
 # A base that brings Python (as an air-gapped site's own may) needs no package index.
-RUN python3 -c 'import ensurepip, venv' 2>/dev/null && [ -s /etc/ssl/certs/ca-certificates.crt ] \
-    || { apt-get update && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv; }
+RUN python3 -c 'import ensurepip, venv' 2>/dev/null \
+    || { apt-get update && apt-get install --yes --no-install-recommends python3 python3-venv; }
 
 ARG UV_VERSION=0.13.9
 RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir --quiet uv==${UV_VERSION}
@@ -29,9 +29,8 @@ RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable
 
 FROM debian:bookworm-slim
 
-RUN command -v python3 >/dev/null && [ -s /etc/ssl/certs/ca-certificates.crt ] \
-    || { apt-get update && apt-get install --yes --no-install-recommends ca-certificates python3 \
-         && rm -rf /var/lib/apt/lists/*; }
+RUN command -v python3 >/dev/null \
+    || { apt-get update && apt-get install --yes --no-install-recommends python3 && rm -rf /var/lib/apt/lists/*; }
 
 COPY --from=build /opt/specfleet /opt/specfleet
 COPY LICENSE /usr/share/doc/specfleet/LICENSE

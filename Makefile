@@ -126,12 +126,13 @@ bench-decision: .venv ## the decision rule on simulated routes: false switches a
 ##@ Generated files and the image
 
 .PHONY: crds
-crds: .venv tool-helm ## generate crds/, the chart's copy and manifests/install
+crds: .venv tool-helm ## generate crds/, the chart's copy and README table, manifests/install
 	$(BIN)/python -m specfleet.api.crd
 	@mkdir -p charts/specfleet/files/crds
 	@rm -f charts/specfleet/files/crds/*.yaml
 	cp crds/*.yaml charts/specfleet/files/crds/
 	$(BIN)/python -m manifests.render_install
+	$(BIN)/python -m manifests.render_values
 
 .PHONY: image
 image: ## build the operator image (IMAGE=name:tag, BUILDER="docker build" or "buildah bud")

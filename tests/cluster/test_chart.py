@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.testbed.api import ensure_control_plane, helm_binary, kubectl_binary
+from tests.unit.chart.pages import examples
 
 pytestmark = pytest.mark.cluster
 
@@ -144,6 +145,13 @@ def patch(name: str, change: dict[str, Any]) -> tuple[str, ...]:
 def test_the_kind_is_served_with_its_columns_and_short_name(installed: Cluster) -> None:
     assert "No resources found" in installed.kubectl("get", "specdep", "--all-namespaces").stderr
     assert "GROUP:      specfleet.dev" in installed.must("explain", "specdeployments.spec.policy")
+
+
+@pytest.mark.parametrize(("page", "example"), list(examples()), ids=[page for page, _ in examples()])
+def test_examples_of_the_manual_are_accepted(installed: Cluster, page: str, example: dict[str, Any]) -> None:
+    assert "created (server dry run)" in installed.must(
+        *("create", "--dry-run=server", "-f", "-"), stdin=yaml.safe_dump(example)
+    )
 
 
 ALLOWED = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import cel
@@ -9,6 +10,7 @@ import lupa.lua51
 import pytest
 import yaml
 
+from tests.testbed.api import kubectl_binary
 from tests.unit.chart.helm import REPOSITORY
 
 MANIFESTS = REPOSITORY / "manifests"
@@ -95,3 +97,12 @@ def flux_health(resource: dict[str, Any]) -> str:
 )
 def test_flux_health(resource: dict[str, Any], outcome: str) -> None:
     assert flux_health(resource) == outcome
+
+
+def test_argo_cds_config_map_carries_the_check_under_the_key_that_it_reads() -> None:
+    command = [str(kubectl_binary()), "kustomize", str(MANIFESTS / "argocd")]
+    config_map = yaml.safe_load(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert config_map["metadata"]["name"] == "argocd-cm"
+    key = "resource.customizations.health.specfleet.dev_SpecDeployment"
+    assert config_map["data"] == {key: (MANIFESTS / "argocd" / "health.lua").read_text()}

@@ -7,6 +7,7 @@ import subprocess
 import yaml
 
 from manifests.render_install import NAMESPACE, TARGET, install_manifest
+from manifests.render_values import README, readme_with_table
 from tests.testbed.api import kubectl_binary
 from tests.unit.chart.helm import Object, rendered
 
@@ -30,3 +31,10 @@ def test_kustomize_builds_the_namespace_and_every_object_of_the_chart() -> None:
 
 def test_nothing_in_it_speaks_of_helm() -> None:
     assert "helm" not in TARGET.read_text().lower()
+
+
+def test_the_charts_readme_lists_every_value_with_its_default() -> None:
+    text = README.read_text()
+
+    assert text == readme_with_table(text), "run: make crds"
+    assert "| `podPatch.enabled` |" in text

@@ -1,0 +1,73 @@
+"""The manual holds together: links lead somewhere, commands exist, examples are valid, dependencies are explained."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from tests.unit.chart.helm import REPOSITORY
+from tests.unit.chart.pages import PAGES, examples
+
+NAMES = [str(page.relative_to(REPOSITORY)) for page in PAGES]
+
+
+def prose(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_to_files_that_exist(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    local = [target.partition("#")[0] for target in targets if "://" not in target and not target.startswith("#")]
+
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_every_page_of_the_manual_is_reached_from_its_index() -> None:
+    index = REPOSITORY / "docs" / "index.md"
+    reached = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+)", index.read_text())}
+    manual = set((REPOSITORY / "docs").glob("**/*.md")) - {index}
+
+    assert {str(page.relative_to(REPOSITORY)) for page in manual - reached} == set()
+
+
+def test_make_targets_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z.-]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"`make ([a-z.-]+)", page.read_text())}
+
+    assert named - targets == set()
+
+
+def test_examples_are_valid() -> None:
+    found = list(examples())
+
+    assert "README.md" in {page for page, _ in found}
+    for _, example in found:
+        SpecDeploymentSpec.model_validate_json(json.dumps(example["spec"]))
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["dependency-groups"]["dev"],
+        *project["build-system"]["requires"],
+    ]
+    names = {re.split(r"[\[<>=]", requirement)[0] for requirement in wanted}
+    rows = re.findall(r"^\| (.+?) \|", (REPOSITORY / "docs/decisions/0002-dependencies.md").read_text(), re.MULTILINE)
+    explained = {re.split(r"\[", name)[0].strip() for row in rows for name in row.split(",")}
+
+    assert names - explained == set()
+    assert explained - names - {"package", "---", "uv"} == set()
+
+
+def test_decisions_are_numbered_once_each() -> None:
+    numbers = [path.name[:4] for path in (REPOSITORY / "docs" / "decisions").glob("*.md")]
+
+    assert len(numbers) == len(set(numbers))
