@@ -17,6 +17,14 @@ UNLIMITED = 2**32 - 1
 CLUSTER_TYPE = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
 
+_BALANCING: Resource = {
+    # Half of a pool being sick is no reason to send requests to the sick half.
+    "healthy_panic_threshold": {"value": 0.0},
+    # Envoy would keep news of a host's health from its workers for up to a second, to save rebuilding large clusters.
+    "update_merge_window": "0s",
+}
+
+
 def clusters(plan: RouterPlan) -> list[Resource]:
     """The resources of cds.yaml, in an order in which each names only those before it."""
     return [
@@ -64,7 +72,7 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
         "connect_timeout": "1s",
         "lb_policy": "LEAST_REQUEST",
         "least_request_lb_config": {"choice_count": 4},
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0.0}},
+        "common_lb_config": _BALANCING,
         "ignore_health_on_host_removal": True,
         "circuit_breakers": _thresholds(pool.max_requests),
         "health_checks": [
@@ -92,8 +100,10 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
             "enforcing_failure_percentage": 0,
             "enforcing_failure_percentage_local_origin": 0,
             "interval": "1s",
-            "base_ejection_time": "3s",
-            "max_ejection_time": "15s",
+            # Longer than the active check takes to find a host dead, else it comes back in between. A host whose active
+            # check passes comes back at once.
+            "base_ejection_time": "20s",
+            "max_ejection_time": "60s",
             "max_ejection_percent": 100,
         },
         # A node that dies sends no FIN; without these a stream in prefill would hang for ever.
@@ -139,7 +149,7 @@ def _aim(cluster: str, intended: PoolPlan, members: list[str]) -> Resource:
         "alt_stat_name": intended.name,
         "connect_timeout": "1s",
         "lb_policy": "CLUSTER_PROVIDED",
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0.0}},
+        "common_lb_config": _BALANCING,
         "circuit_breakers": _thresholds(UNLIMITED),
         "cluster_type": {
             "name": "envoy.clusters.aggregate",
