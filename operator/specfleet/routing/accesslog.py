@@ -67,6 +67,9 @@ def active_logger() -> Resource:
     """The upstream logger that counts the requests an engine is working on, by route and pool."""
     return {
         "name": "envoy.access_loggers.stats",
+        # Only the beginning: the gauge is taken back when the stream is gone, and an end without a beginning (a refused
+        # connection) would be logged as an error.
+        "filter": {"log_type_filter": {"types": ["UpstreamPoolReady"]}},
         "typed_config": {
             "@type": STATS_TYPE,
             "stats_scope": {"prefix": PREFIX},
