@@ -50,7 +50,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 	$(UV) lock --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict operator/specfleet tests manifests
+	$(BIN)/mypy --strict operator/specfleet tests manifests charts/specfleet/files/check.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m specfleet.api.crd --check
 	@diff -r crds charts/specfleet/files/crds || { echo "crds/ and charts/specfleet/files/crds differ: run make crds" >&2; exit 1; }
@@ -60,7 +60,7 @@ test-unit: .venv tool-helm tool-kubectl ## pure units, and the chart as Helm ren
 	$(PYTEST) tests/unit -m "not envoy and not engine and not cluster and not node"
 
 .PHONY: test-render
-test-render: .venv ## golden files of what is rendered; command lines against vLLM's own parser
+test-render: .venv bed-vllm ## golden files of what is rendered; command lines against vLLM's own parser
 	$(PYTEST) tests/render
 
 .PHONY: test-envoy
@@ -72,11 +72,11 @@ test-cluster: .venv tool-etcd tool-kube-apiserver tool-kube-controller-manager t
 	$(PYTEST) tests/cluster -m cluster
 
 .PHONY: test-node-smoke
-test-node-smoke: .venv ## one run of the demo's script, with a shorter load, on a whole node
+test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's script, with a shorter load, on a whole node
 	$(call with_bed,$(PYTEST) tests/node/test_smoke.py)
 
 .PHONY: test-node
-test-node: .venv ## all tests on the whole node (long)
+test-node: .venv tool-helm bed-vllm bed-model ## all tests on the whole node (long)
 	$(call with_bed,$(PYTEST) tests/node -m node)
 
 # Runs a command on the whole node. A node that was up before (a demo, say) is used and left; one that was brought up
@@ -89,8 +89,12 @@ $(TESTBED) up; \
 $(1)
 endef
 
+# Parts are made before pytest starts: it would hide their progress.
 tool-%: .venv
 	@$(TESTBED) tools $* >/dev/null
+
+bed-%: .venv
+	@$(TESTBED) $* >/dev/null
 
 ##@ The node
 
@@ -109,7 +113,7 @@ demo-down: testbed-down ## end the demo, its node with it
 ##@ Benchmarks (results in build/)
 
 .PHONY: bench-switch
-bench-switch: .venv ## switches under load: failed requests, incomplete streams, time from decision to served
+bench-switch: .venv tool-helm bed-vllm bed-model ## switches under load: failed requests, incomplete streams, time from decision to served
 	@mkdir -p build
 	$(call with_bed,$(BIN)/python -m tests.bench.switch --out build/bench-switch.json)
 

@@ -334,6 +334,62 @@ def test_the_check_tells_what_works_from_what_does_not(installed: Cluster, tmp_p
     ]
 
 
+@pytest.fixture
+def fleet_chart(tmp_path: Path) -> Path:
+    """A chart of a user's own that holds the SpecDeployment of the README."""
+    chart = tmp_path / "fleet"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: fleet\nversion: 1.0.0\n")
+    example = next(example for page, example in examples() if page == "README.md")
+    (chart / "templates" / "fleet.yaml").write_text(yaml.safe_dump(example))
+    return chart
+
+
+def test_helm_waits_for_a_specdeployment_until_its_status_says_ready(installed: Cluster, fleet_chart: Path) -> None:
+    wait = ("install", "fleet", str(fleet_chart), "--namespace", "serving", "--wait", "--timeout")
+    too_early = installed.run(str(helm_binary()), *wait, "3s")
+    assert too_early.returncode != 0
+    assert "SpecDeployment/serving/assistant" in too_early.stderr
+    installed.helm("uninstall", "fleet", namespace="serving")
+
+    environment = {**os.environ, "KUBECONFIG": str(installed.kubeconfig)}
+    waiting = subprocess.Popen([str(helm_binary()), *wait, "60s"], env=environment)
+    try:
+        installed.eventually("get", "specdeployment", "assistant", "--namespace", "serving", contains="assistant")
+        assert waiting.poll() is None
+        ready = {
+            "observedGeneration": 1,
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "Serving",
+                    "message": "both pools and the router serve",
+                    "lastTransitionTime": "2026-11-29T09:12:04Z",
+                    "observedGeneration": 1,
+                }
+            ],
+        }
+        status = ("patch", "specdeployment", "assistant", "--namespace", "serving", "--subresource=status")
+        installed.must(*status, "--type=merge", "--patch", json.dumps({"status": ready}))
+        assert waiting.wait(DEADLINE_SECONDS) == 0
+    finally:
+        waiting.kill()
+        waiting.wait()
+        installed.helm("uninstall", "fleet", namespace="serving")
+
+
+def test_helm_does_not_call_an_operator_installed_whose_pods_do_not_start(installed: Cluster) -> None:
+    chosen = ("--set", "crds.enabled=false", "--set", "podPatch.enabled=false", "--set", "rbac.aggregate=false")
+    command = ("install", "broken", str(CHART), "--namespace", "other", *chosen, "--wait", "--timeout", "3s")
+
+    ended = installed.run(str(helm_binary()), *command)
+
+    installed.helm("uninstall", "broken", namespace="other")
+    assert ended.returncode != 0
+    assert "Deployment/other/broken-specfleet" in ended.stderr
+
+
 def test_a_release_for_named_namespaces_reaches_no_other(installed: Cluster) -> None:
     chosen = ("--set", "watchNamespaces={serving}", "--set", "crds.enabled=false", "--set", "podPatch.enabled=false")
     installed.helm("install", "scoped", str(CHART), *chosen, namespace="other")
