@@ -8,6 +8,7 @@ FIELD_MANAGER = "specfleet"
 BASELINE_POOL = "baseline"
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_POOL = f"{GROUP}/pool"
+ANNOTATION_BOOTSTRAP = f"{GROUP}/bootstrap"
 ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
 
 
@@ -24,6 +25,11 @@ def router_object(deployment: str) -> str:
 def routes_object(deployment: str) -> str:
     """Name of the ConfigMap with clusters, routes and weights."""
     return f"{deployment}-routes"
+
+
+def service_account_object(deployment: str) -> str:
+    """Name of the ServiceAccount of engine and router pods."""
+    return f"{deployment}-pods"
 
 
 def endpoint(deployment: str, namespace: str) -> str:

@@ -1,0 +1,146 @@
+"""The engine Deployment of one pool."""
+
+from __future__ import annotations
+
+from specfleet.api.names import BASELINE_POOL, labels, pool_object, selector, service_account_object
+from specfleet.api.v1alpha1 import EnvVar, SpecDeployment
+from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
+from specfleet.render.meta import Manifest, OwnerRef, metadata, soft_spread
+from specfleet.render.template import merge_pod_template
+
+CONTAINER = "engine"
+SHARED_MEMORY_VOLUME = "shm"
+MODEL_VOLUME = "model"
+CACHE_VOLUME = "cache"
+SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - a path inside the pod
+# The group that recent vLLM images run with can write a cache volume that is group-owned by it.
+CACHE_GROUP = 2000
+IMAGE_PULL_SECONDS = 900
+
+
+def engine_deployment(deployment: SpecDeployment, pool: str, facts: EngineFacts, owner: OwnerRef | None) -> Manifest:
+    """Engine pods of `pool`. No pod is added beyond the replicas in a rollout: GPU clusters run full."""
+    pools = deployment.spec.pools
+    template = merge_pod_template(_pod_template(deployment, pool, facts), pools.template)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(deployment, pool_object(deployment.name, pool), "engine", owner, pool),
+        "spec": {
+            "replicas": pools.baseline_replicas if pool == BASELINE_POOL else pools.speculative_replicas,
+            "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": _start_seconds(template, facts) + IMAGE_PULL_SECONDS,
+            "selector": {"matchLabels": selector(deployment.name, "engine", pool)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "template": template,
+        },
+    }
+
+
+def _pod_template(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> Manifest:
+    match_labels = selector(deployment.name, "engine", pool)
+    security: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if deployment.spec.pools.storage.cache is not None:
+        security |= {"fsGroup": CACHE_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {
+        "metadata": {"labels": labels(deployment.name, "engine", pool)},
+        "spec": {
+            "serviceAccountName": service_account_object(deployment.name),
+            "automountServiceAccountToken": False,
+            # A Service named vllm would set VLLM_PORT to an address, which vLLM takes for a number.
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": facts.grace_seconds,
+            "securityContext": security,
+            "topologySpreadConstraints": soft_spread(match_labels),
+            "containers": [_container(deployment, facts)],
+            "volumes": _volumes(deployment, facts),
+        },
+    }
+
+
+def _container(deployment: SpecDeployment, facts: EngineFacts) -> Manifest:
+    spec = deployment.spec
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": facts.image,
+        "command": list(facts.command),
+        "args": list(facts.args),
+        "env": [_env_fact(fact) for fact in facts.env] + [_env_var(variable) for variable in spec.engine.env],
+        "ports": [{"name": "http", "containerPort": facts.port, "protocol": "TCP"}],
+        "startupProbe": _probe(facts.startup),
+        "readinessProbe": _probe(facts.readiness),
+        "livenessProbe": _probe(facts.liveness),
+        "lifecycle": {"preStop": {"sleep": {"seconds": facts.pre_stop_seconds}}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": _mounts(deployment, facts),
+    }
+    resource = spec.pools.accelerator.resource
+    if resource:
+        count = str(facts.accelerators)
+        container["resources"] = {"limits": {resource: count}, "requests": {resource: count}}
+    return container
+
+
+def _volumes(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
+    spec = deployment.spec
+    volumes: list[Manifest] = []
+    if facts.shared_memory:
+        volumes.append({"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}})
+    source = spec.target.source
+    if source is not None and source.persistent_volume_claim is not None:
+        claim = source.persistent_volume_claim.claim_name
+        volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": {"claimName": claim}})
+    if source is not None and source.host_path is not None:
+        volumes.append({"name": MODEL_VOLUME, "hostPath": {"path": source.host_path.path, "type": "Directory"}})
+    if spec.pools.storage.cache is not None:
+        claim = spec.pools.storage.cache.persistent_volume_claim
+        volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": {"claimName": claim}})
+    return volumes
+
+
+def _mounts(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
+    spec = deployment.spec
+    mounts: list[Manifest] = []
+    if facts.shared_memory:
+        mounts.append({"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_PATH})
+    if facts.model_mount is not None:
+        mount: Manifest = {"name": MODEL_VOLUME, "mountPath": facts.model_mount, "readOnly": True}
+        source = spec.target.source
+        if source is not None and source.persistent_volume_claim is not None and source.persistent_volume_claim.path:
+            mount["subPath"] = source.persistent_volume_claim.path
+        mounts.append(mount)
+    if spec.pools.storage.cache is not None:
+        mounts.append({"name": CACHE_VOLUME, "mountPath": facts.cache_mount})
+    return mounts
+
+
+def _probe(fact: ProbeFact) -> Manifest:
+    return {
+        "httpGet": {"path": fact.path, "port": "http"},
+        "periodSeconds": fact.period_seconds,
+        "timeoutSeconds": fact.timeout_seconds,
+        "failureThreshold": fact.failure_threshold,
+    }
+
+
+def _env_fact(fact: EnvFact) -> Manifest:
+    if fact.secret is not None:
+        name, key = fact.secret
+        return {"name": fact.name, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+    return {"name": fact.name, "value": fact.value}
+
+
+def _env_var(variable: EnvVar) -> Manifest:
+    rendered: Manifest = variable.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return rendered
+
+
+def _start_seconds(template: Manifest, facts: EngineFacts) -> int:
+    """How long the start-up probe of the merged template lets the engine take."""
+    for container in template["spec"]["containers"]:
+        if container.get("name") == CONTAINER:
+            probe = container.get("startupProbe") or {}
+            period, failures = probe.get("periodSeconds"), probe.get("failureThreshold")
+            if isinstance(period, int) and isinstance(failures, int):
+                return period * failures
+    return facts.startup.longest_seconds

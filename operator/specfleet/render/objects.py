@@ -1,0 +1,58 @@
+"""Everything that is in the cluster for one SpecDeployment, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from specfleet.api.names import BASELINE_POOL
+from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.engines.registry import engine_module
+from specfleet.render.account import service_account
+from specfleet.render.disruption import pool_budget, router_budget
+from specfleet.render.engine import engine_deployment
+from specfleet.render.meta import Manifest, OwnerRef
+from specfleet.render.monitor import pod_monitor
+from specfleet.render.plan import router_plan
+from specfleet.render.router import bootstrap_config_map, router_deployment, routes_config_map
+from specfleet.render.services import endpoint_service, pool_service
+from specfleet.settings import OperatorSettings
+
+
+def render_all(
+    deployment: SpecDeployment,
+    settings: OperatorSettings,
+    weights: Mapping[str, int] | None = None,
+    owner: OwnerRef | None = None,
+    *,
+    with_pod_monitor: bool = False,
+) -> list[Manifest]:
+    """All objects, in the order of writing: what pods mount or name comes before the pods.
+
+    Args:
+        weights: percent of speculation by route; a route that is missing gets its initial share.
+        owner: the object that they belong to; None leaves the references out.
+        with_pod_monitor: whether the cluster has the kind PodMonitor.
+
+    Raises:
+        ValueError: the object has errors; `specfleet.render.validate` says which.
+    """
+    engine = engine_module(deployment.spec.engine.type)
+    pools = {
+        BASELINE_POOL: engine.facts(deployment, speculative=False),
+        deployment.spec.draft.name: engine.facts(deployment, speculative=True),
+    }
+    plan = router_plan(deployment, weights or {})
+    objects = [
+        service_account(deployment, owner),
+        bootstrap_config_map(deployment, owner),
+        routes_config_map(deployment, plan, owner),
+        *(pool_service(deployment, pool, facts, owner) for pool, facts in pools.items()),
+        endpoint_service(deployment, owner),
+        *(pool_budget(deployment, pool, owner) for pool in pools),
+        router_budget(deployment, owner),
+        *(engine_deployment(deployment, pool, facts, owner) for pool, facts in pools.items()),
+        router_deployment(deployment, settings, owner),
+    ]
+    if with_pod_monitor:
+        objects.append(pod_monitor(deployment, owner))
+    return objects

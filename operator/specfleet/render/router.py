@@ -1,0 +1,132 @@
+"""The router: its ConfigMaps and its Deployment (Envoy and the shutdown helper)."""
+
+from __future__ import annotations
+
+from specfleet.api.names import (
+    ANNOTATION_BOOTSTRAP,
+    labels,
+    router_object,
+    routes_object,
+    selector,
+    service_account_object,
+)
+from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.render.meta import Manifest, OwnerRef, content_hash, metadata, soft_spread
+from specfleet.render.plan import ROUTER_REPLICAS
+from specfleet.routing import process
+from specfleet.routing.files import bootstrap_files, routes_files
+from specfleet.routing.plan import RouterPlan
+from specfleet.settings import OperatorSettings
+
+WORKERS = 2
+UNPRIVILEGED_USER = 65532
+_LOCKED_DOWN: Manifest = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def bootstrap_config_map(deployment: SpecDeployment, owner: OwnerRef | None) -> Manifest:
+    """Bootstrap and filter: the same for every SpecDeployment, whatever its routes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(deployment, router_object(deployment.name), "router", owner),
+        "data": bootstrap_files(),
+    }
+
+
+def routes_config_map(deployment: SpecDeployment, plan: RouterPlan, owner: OwnerRef | None) -> Manifest:
+    """Clusters, routes and weights: the only object that a switch changes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(deployment, routes_object(deployment.name), "routes", owner),
+        "data": routes_files(plan),
+    }
+
+
+def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, owner: OwnerRef | None) -> Manifest:
+    """Two router pods; none leaves before its successor is ready and its requests have ended."""
+    match_labels = selector(deployment.name, "router")
+    files = bootstrap_files()
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(deployment, router_object(deployment.name), "router", owner),
+        "spec": {
+            "replicas": ROUTER_REPLICAS,
+            "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": 600,
+            "selector": {"matchLabels": match_labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {
+                    "labels": labels(deployment.name, "router"),
+                    # Envoy reads its bootstrap once: another one has to roll the pods.
+                    "annotations": {ANNOTATION_BOOTSTRAP: content_hash(*(files[name] for name in sorted(files)))},
+                },
+                "spec": {
+                    "serviceAccountName": service_account_object(deployment.name),
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": process.GRACE_SECONDS,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": UNPRIVILEGED_USER,
+                        "runAsGroup": UNPRIVILEGED_USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "topologySpreadConstraints": soft_spread(match_labels),
+                    "containers": [_envoy(settings), _helper(settings)],
+                    "volumes": [
+                        {"name": "bootstrap", "configMap": {"name": router_object(deployment.name)}},
+                        {"name": "routes", "configMap": {"name": routes_object(deployment.name)}},
+                    ],
+                },
+            },
+        },
+    }
+
+
+def _envoy(settings: OperatorSettings) -> Manifest:
+    def get(path: str, period: int, failures: int) -> Manifest:
+        return {
+            "httpGet": {"path": path, "port": "read"},
+            "periodSeconds": period,
+            "timeoutSeconds": 5,
+            "failureThreshold": failures,
+        }
+
+    return {
+        "name": "envoy",
+        "image": settings.router_image,
+        "args": process.envoy_args(WORKERS),
+        "ports": [
+            {"name": "http", "containerPort": process.DATA_PORT, "protocol": "TCP"},
+            {"name": "read", "containerPort": process.READ_PORT, "protocol": "TCP"},
+        ],
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+        "startupProbe": get(process.READY_PATH, 1, 120),
+        "readinessProbe": get(process.READY_PATH, 2, 2),
+        "livenessProbe": get(process.LIVE_PATH, 10, 6),
+        "lifecycle": {"preStop": {"httpGet": {"path": process.DRAINED_PATH, "port": process.DRAIN_PORT}}},
+        "securityContext": _LOCKED_DOWN,
+        "volumeMounts": [
+            {"name": "bootstrap", "mountPath": process.BOOTSTRAP_DIR, "readOnly": True},
+            {"name": "routes", "mountPath": process.ROUTES_DIR, "readOnly": True},
+        ],
+    }
+
+
+def _helper(settings: OperatorSettings) -> Manifest:
+    return {
+        "name": "drain",
+        "image": settings.operator_image,
+        "command": ["specfleet"],
+        "args": process.drain_args(),
+        "ports": [{"name": "drain", "containerPort": process.DRAIN_PORT, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": _LOCKED_DOWN,
+    }
