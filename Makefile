@@ -154,6 +154,7 @@ $(SYNCED): pyproject.toml uv.lock | $(UV)
 
 $(OWN_UV):
 	@echo "uv is not on PATH: installing it into $(CACHE)/uv"
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "this Python has no venv: installing python3-venv"; apt-get update -qq; apt-get install --yes -qq python3-venv; }
 	$(PYTHON) -m venv $(CACHE)/uv
 	$(CACHE)/uv/bin/pip install --quiet uv
 

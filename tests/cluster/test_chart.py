@@ -165,11 +165,10 @@ ALLOWED = [
     ("patch", "configmaps", "serving"),
     ("patch", "serviceaccounts", "serving"),
     ("patch", "poddisruptionbudgets.policy", "serving"),
-    ("list", "replicasets.apps", ""),
     ("patch", "pods", "serving"),
-    ("create", "events", "serving"),
+    ("create", "events.events.k8s.io", "serving"),
     ("create", "leases.coordination.k8s.io", NAMESPACE),
-    ("patch", "leases.coordination.k8s.io/specfleet", NAMESPACE),
+    ("update", "leases.coordination.k8s.io/specfleet", NAMESPACE),
 ]
 FORBIDDEN = [
     ("get", "secrets", "serving"),
@@ -184,7 +183,7 @@ FORBIDDEN = [
     ("patch", "pods:ephemeralcontainers", "serving"),
     ("create", "serviceaccounts:token", "serving"),
     ("get", "leases.coordination.k8s.io/specfleet", "serving"),
-    ("patch", "leases.coordination.k8s.io/another", NAMESPACE),
+    ("update", "leases.coordination.k8s.io/another", NAMESPACE),
     ("create", "clusterroles.rbac.authorization.k8s.io", ""),
     ("create", "rolebindings.rbac.authorization.k8s.io", "serving"),
     ("patch", "customresourcedefinitions.apiextensions.k8s.io", ""),
