@@ -1,0 +1,1 @@
+"""Whether a pool can take what a decision sends to it."""

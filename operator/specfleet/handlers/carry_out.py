@@ -26,6 +26,14 @@ Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a pass has written: how many objects, and which edits of others it put back."""
+
+    written: int
+    corrected: tuple[Corrected, ...]
+
+
+@dataclass(frozen=True)
 class Corrected:
     """An edit of somebody else that was put back."""
 
@@ -42,7 +50,7 @@ class Executor:
         self._observed = observed
         self._metrics = metrics
 
-    async def carry_out(self, key: Key, owner: Body, plan: Plan, memory: Memory) -> list[Corrected]:
+    async def carry_out(self, key: Key, owner: Body, plan: Plan, memory: Memory) -> Outcome:
         """Carry `plan` out. What is refused is noted in `memory.refused` and `memory.taken`, and tried again later.
 
         Raises:
@@ -54,23 +62,25 @@ class Executor:
             memory.verified[record.kind, record.name] = (wanted, record.live)
             self._observed.compared(key, record)
         corrected: list[Corrected] = []
+        written = 0
         for kind in OWNED:
             actions = [action for action in plan.applies if action.kind == kind]
             done = await asyncio.gather(*(self._apply(key, owner, action, memory) for action in actions))
-            corrected += [one for one in done if one is not None]
+            written += sum(ok for ok, _ in done)
+            corrected += [one for _, one in done if one is not None]
         await asyncio.gather(
             *(self._client.delete(one.kind, key[0], one.name, one.uid) for one in plan.deletes if not memory.taken)
         )
-        return corrected
+        return Outcome(written, tuple(corrected))
 
-    async def _apply(self, key: Key, owner: Body, action: Apply, memory: Memory) -> Corrected | None:
+    async def _apply(self, key: Key, owner: Body, action: Apply, memory: Memory) -> tuple[bool, Corrected | None]:
         kind, name = action.id
         uid = action.uid
         if uid is None:
             live = await self._client.get(kind, key[0], name)
             if live is not None and controller_uid(live["metadata"]) != owner["metadata"]["uid"]:
                 memory.taken[action.id] = time.time()
-                return None
+                return False, None
             uid = None if live is None else str(live["metadata"]["uid"])
         manifest = action.manifest
         if uid is not None:
@@ -80,16 +90,16 @@ class Executor:
             answer = await self._client.apply(kind, manifest, force=uid is not None)
         except ApiError as error:
             self._refused(action, error, memory)
-            return None
+            return False, None
         before = self._observed.owned(key).get(action.id)
         self._observed.put_owned(kind, answer)
         applied = manifest["metadata"]["annotations"][ANNOTATION_APPLIED]
         memory.verified[action.id] = (applied, digest(projection(answer)))
         changed = before is None or newer(str(answer["metadata"]["resourceVersion"]), before.resource_version)
         if action.why != "Drift" or not changed:
-            return None
+            return True, None
         self._metrics.drift.labels(kind.kind).inc()
-        return Corrected(f"{kind.kind} {name}", action.fields, str(answer["metadata"]["resourceVersion"]))
+        return True, Corrected(f"{kind.kind} {name}", action.fields, str(answer["metadata"]["resourceVersion"]))
 
     def _refused(self, action: Apply, error: ApiError, memory: Memory) -> None:
         kind, name = action.id

@@ -115,7 +115,7 @@ class Memory:
         """Pools to which no traffic may be sent: no pod is ready.
 
         While the first pods of a SpecDeployment start (`starting`), a pool has some seconds, so that two pools that
-        come up a moment apart do not cost two changes of the weights; the routers avoid hosts that are not there anyhow.
+        come up a moment apart do not cost two changes of the weights; routers avoid hosts that are not there anyhow.
         """
         result = {}
         for pool in (state.baseline, state.speculative):

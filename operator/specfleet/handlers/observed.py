@@ -111,7 +111,7 @@ class Observed:
         self._pods: dict[Key, dict[str, PodRecord]] = {}
         self._where: dict[str, Key] = {}
 
-    def keys(self) -> list[Key]:
+    def deployments(self) -> list[Key]:
         """All SpecDeployments that exist."""
         return list(self._deployments)
 

@@ -80,7 +80,6 @@ def owner_reference(body: Mapping[str, Any]) -> Manifest:
         "name": meta["name"],
         "uid": meta["uid"],
         "controller": True,
-        "blockOwnerDeletion": True,
     }
 
 

@@ -1,4 +1,4 @@
-"""Keys that are due, worked off one at a time each, with debounce, ticks and back-off. Knows nothing of what a key is."""
+"""Keys that are due, worked off one at a time each, with debounce, ticks and back-off; of any hashable type."""
 
 from __future__ import annotations
 

@@ -1,0 +1,212 @@
+"""`specfleet explain`: where each route is served and why, in plain sentences, from the status alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from specfleet.api.names import BASELINE_POOL
+from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
+from specfleet.cluster.auth import connect
+from specfleet.cluster.client import ApiClient
+from specfleet.cluster.errors import ApiError, ClusterError
+from specfleet.cluster.gate import WriteGate
+from specfleet.cluster.kinds import SPEC_DEPLOYMENT
+
+# Shown where they have this status: everything else is as it should be.
+_ATTENTION = {
+    "Ready": ("False", "Unknown"),
+    "Stalled": ("True",),
+    "Reconciling": ("True",),
+    "Valid": ("False",),
+    "MetricsAvailable": ("False",),
+    "CapacitySufficient": ("False",),
+}
+_WRAP_HISTORY = 10
+
+
+class Output(StrEnum):
+    """How to print."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class ExplainError(Exception):
+    """There is nothing to explain; the text says why and what to do."""
+
+
+def explain_command(
+    name: Annotated[str, typer.Argument(help="The SpecDeployment.")],
+    route: Annotated[str | None, typer.Argument(help="One of its routes; default: all.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Namespace. Default: that of the current context.")
+    ] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Kubeconfig. Default: as kubectl.")] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Text, or JSON for programs.")] = Output.TEXT,
+) -> None:
+    """Say where each route is served and why, with the figures."""
+    try:
+        body = asyncio.run(_read(name, namespace, kubeconfig))
+        shown = json_text(body, route) if output is Output.JSON else "\n".join(text(body, route))
+    except (ExplainError, ClusterError) as error:
+        _end(str(error))
+    typer.echo(shown)
+
+
+def text(body: Mapping[str, Any], route: str | None = None) -> Iterator[str]:
+    """The explanation, line by line. Raises ExplainError."""
+    status = _status(body)
+    routes = _routes(body, status, route)
+    meta = body["metadata"]
+    if route is None:
+        yield from _head(meta, status, body)
+    for one in routes:
+        yield from _route(one, blank=route is None)
+    needed = [c for c in status.conditions if c.status in _ATTENTION.get(c.type, ())]
+    if needed:
+        yield ""
+        yield "What needs a look:"
+        for condition in needed:
+            yield f"  {condition.type}={condition.status} ({condition.reason}): {condition.message}"
+
+
+def json_text(body: Mapping[str, Any], route: str | None = None) -> str:
+    """The same for programs: the status' routes, pools and conditions, without the opaque state."""
+    status = _status(body)
+    routes = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in _routes(body, status, route)]
+    for one in routes:
+        one.pop("state", None)
+    whole = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    meta = body["metadata"]
+    shown = {"name": meta["name"], "namespace": meta["namespace"], **whole, "routes": routes}
+    return json.dumps(shown, indent=2)
+
+
+async def _read(name: str, namespace: str | None, kubeconfig: Path | None) -> dict[str, Any]:
+    connection = await connect(kubeconfig)
+    where = namespace or connection.namespace
+    async with connection.session() as session:
+        client = ApiClient(session, connection.server, WriteGate())
+        try:
+            body = await client.get(SPEC_DEPLOYMENT, where, name)
+        except ApiError as error:
+            raise ExplainError(f"SpecDeployment {where}/{name} cannot be read: {error.message or error}") from error
+        if body is not None:
+            return body
+        try:
+            await client.read(SPEC_DEPLOYMENT.path(where))
+        except ApiError as error:
+            if error.not_found:
+                raise ExplainError(
+                    f"the cluster {connection.server} does not know SpecDeployments: install specfleet first"
+                ) from error
+    raise ExplainError(
+        f"expected a SpecDeployment {name} in namespace {where}, found none: "
+        "kubectl get specdeployments -A lists all of them; name another namespace with -n"
+    )
+
+
+def _status(body: Mapping[str, Any]) -> SpecDeploymentStatus:
+    meta = body["metadata"]
+    try:
+        status = SpecDeploymentStatus.model_validate(body.get("status") or {})
+    except ValueError:
+        raise ExplainError(
+            f"the status of {meta['namespace']}/{meta['name']} is not what this version of specfleet writes: "
+            "use the specfleet of the operator's version"
+        ) from None
+    if not status.conditions:
+        raise ExplainError(
+            f"{meta['namespace']}/{meta['name']} has no status yet: is the operator running? "
+            "kubectl get deployment -A -l app.kubernetes.io/name=specfleet shows it"
+        )
+    return status
+
+
+def _routes(body: Mapping[str, Any], status: SpecDeploymentStatus, route: str | None) -> list[RouteStatus]:
+    if route is None:
+        return status.routes
+    found = [one for one in status.routes if one.name == route]
+    if not found:
+        names = ", ".join(one.name for one in status.routes) or "none yet"
+        raise ExplainError(f"{body['metadata']['name']} has no route {route}: its routes are {names}")
+    return found
+
+
+def _head(meta: Mapping[str, Any], status: SpecDeploymentStatus, body: Mapping[str, Any]) -> Iterator[str]:
+    on = sum(route.pool != BASELINE_POOL for route in status.routes)
+    ready = _condition(status, "Ready")
+    state = {"True": "ready", "False": "not ready"}.get(ready.status if ready else "", "not known to be ready")
+    enforcement = ((body.get("spec") or {}).get("policy") or {}).get("enforcement")
+    yield (
+        f"{meta['namespace']}/{meta['name']} is {state}; "
+        f"{on} of {len(status.routes)} route(s) are served with speculation."
+    )
+    if enforcement == "Observe":
+        yield "Enforcement is Observe: decisions are reported and nothing is moved."
+    if meta.get("generation") != status.observed_generation:
+        yield "The last change of its spec has not been looked at yet."
+    if status.endpoint:
+        yield f"Endpoint: {status.endpoint}"
+    if status.pools:
+        yield "Pools: " + ", ".join(f"{pool.name} {pool.ready} of {pool.desired} ready" for pool in status.pools)
+
+
+def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:
+    if blank:
+        yield ""
+    kind = "without speculation" if one.pool == BASELINE_POOL else "with speculation"
+    yield f"Route {one.name} is served by pool {one.pool}, {kind}, since {one.since} ({one.phase}, {one.reason})."
+    yield f"  {one.message}"
+    yield f"  {_share(one)}"
+    figures = _figures(one)
+    if figures:
+        yield f"  {figures}"
+    if one.history:
+        yield "  Switches, newest first:"
+        for switch in reversed(one.history[-_WRAP_HISTORY:]):
+            yield f"    {switch.at} to {switch.pool} ({switch.reason}): {switch.message}"
+
+
+def _share(one: RouteStatus) -> str:
+    meant, served = one.speculative_percent.intended, one.speculative_percent.served
+    if served is None:
+        return f"{meant} % of its traffic is meant for speculation; what routers serve is not known now."
+    if served == meant:
+        return f"{meant} % of its traffic goes to speculation; every router serves that."
+    return f"{meant} % of its traffic is meant for speculation; routers serve {served} % now."
+
+
+def _figures(one: RouteStatus) -> str:
+    parts = []
+    if one.acceptance_percent is not None:
+        parts.append(f"{one.acceptance_percent} % of drafted tokens accepted")
+    if one.tokens_per_step is not None:
+        needed = f" ({one.break_even.tokens_per_step} needed)" if one.break_even is not None else ""
+        parts.append(f"{one.tokens_per_step} tokens a decode step{needed}")
+    if one.evidence is not None:
+        seen = one.evidence
+        direction = "back on" if one.pool == BASELINE_POOL else "off"
+        parts.append(
+            f"evidence towards {direction}: {seen.score} of {seen.threshold} on line {seen.line}, "
+            f"{seen.requests} request(s)"
+        )
+        if seen.coverage_percent is not None:
+            parts.append(f"{seen.coverage_percent} % of answers carried figures")
+    return "; ".join(parts) + "." if parts else ""
+
+
+def _condition(status: SpecDeploymentStatus, kind: str) -> Condition | None:
+    return next((condition for condition in status.conditions if condition.type == kind), None)
+
+
+def _end(sentence: str) -> NoReturn:
+    typer.echo(f"specfleet explain: {sentence}", err=True)
+    raise typer.Exit(1)

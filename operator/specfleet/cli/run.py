@@ -1,0 +1,104 @@
+"""`specfleet run`: the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import uuid
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import SettingsConfigDict, SettingsError
+
+from specfleet.cluster.errors import ClusterError
+from specfleet.handlers.operator import Operator, Process
+from specfleet.handlers.rendered import SpecRenderer
+from specfleet.settings import SETTINGS_FILE, OperatorSettings
+
+
+class SettingsProblem(ValueError):
+    """The settings cannot be used; the message is one sentence for whoever wrote them."""
+
+
+def load_settings(file: Path | None) -> OperatorSettings:
+    """The settings in `file` (default: the chart's), below `SPECFLEET_*` variables. Raises SettingsProblem."""
+    path = file if file is not None else Path(SETTINGS_FILE)
+    if file is not None and not file.is_file():
+        raise SettingsProblem(f"expected a settings file at {file}, found none: name an existing one with --settings")
+
+    class FromFile(OperatorSettings):
+        model_config = SettingsConfigDict(yaml_file=path)
+
+    try:
+        return FromFile()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(sorted(OperatorSettings.model_fields))
+        raise SettingsProblem(
+            f"settings ({path} and SPECFLEET_* variables): {where}: {first['msg']}; known settings are {known}"
+        ) from None
+    except (SettingsError, yaml.YAMLError, OSError, TypeError, ValueError, AttributeError) as error:
+        said = " ".join(str(error).split())
+        raise SettingsProblem(f"settings ({path} and SPECFLEET_* variables) cannot be read: {said}") from None
+
+
+def run_command(
+    settings: Annotated[
+        Path | None, typer.Option("--settings", help=f"Settings file. Default: {SETTINGS_FILE}, if it is there.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig. Default: the pod's service account, else as kubectl.")
+    ] = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", help="Namespace to watch; may be repeated. Default: watch_namespaces."),
+    ] = None,
+    lease_namespace: Annotated[
+        str, typer.Option(envvar="POD_NAMESPACE", help="Namespace of the Lease. Default: the pod's or context's.")
+    ] = "",
+    host: Annotated[str, typer.Option(envvar="SPECFLEET_HTTP_HOST", help="Address of health and metrics.")] = "0.0.0.0",  # noqa: S104
+    port: Annotated[int, typer.Option(envvar="SPECFLEET_HTTP_PORT", help="Port of health and metrics.")] = 8080,
+    router_port: Annotated[
+        int, typer.Option(envvar="SPECFLEET_ROUTER_PORT", help="Port at which routers are read.")
+    ] = 9902,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Run the operator until SIGTERM."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    for noisy in ("kopf", "asyncio", "aiohttp", "kubernetes"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        loaded = load_settings(settings)
+    except SettingsProblem as problem:
+        _end(str(problem), 2)
+    name = os.environ.get("POD_NAME") or socket.gethostname()
+    process = Process(
+        # A restarted container has its pod's name; only the suffix tells the two processes apart.
+        identity=f"{name}_{uuid.uuid4().hex[:8]}",
+        kubeconfig=kubeconfig,
+        lease_namespace=lease_namespace,
+        namespaces=tuple(namespace or loaded.watch_namespaces),
+        host=host,
+        port=port,
+        router_port=router_port,
+    )
+    try:
+        asyncio.run(Operator(process, SpecRenderer(loaded)).run())
+    except ClusterError as error:
+        _end(str(error), 1)
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    typer.echo(f"specfleet run: {sentence}", err=True)
+    raise typer.Exit(code)

@@ -1,0 +1,445 @@
+"""One level-triggered reconcile: read, validate, sample, decide, plan, commit to status, apply, read back.
+
+Whatever triggered it, a pass computes the whole state from the SpecDeployment, from what was observed and from the
+routers. The decision is committed to status, with the resourceVersion it was computed from, before anything that
+follows from it is written; so a replica that has lost the lease without knowing fails at the first write, and a pass
+that was cut off anywhere is finished by the next one, from the status alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specfleet.api.base import duration
+from specfleet.api.conditions import ConditionType, Reason
+from specfleet.api.names import BASELINE_POOL
+from specfleet.api.status import RouteStatus, SpecDeploymentStatus
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.capacity.room import room
+from specfleet.cluster.applied import digest
+from specfleet.cluster.client import ApiClient
+from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
+from specfleet.decision.reasons import Hold
+from specfleet.handlers.carry_out import Executor
+from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight, invalid
+from specfleet.handlers.decide import (
+    RouteDecision,
+    coverage_percent,
+    decide,
+    hold_for,
+    states_of,
+    weights,
+)
+from specfleet.handlers.fleet import Fleet, fleet
+from specfleet.handlers.memory import Memory
+from specfleet.handlers.observed import Key, Observed
+from specfleet.handlers.plan import Plan, plan
+from specfleet.handlers.rendering import Checked, Renderer
+from specfleet.handlers.sampling import metrics_hold, sample
+from specfleet.handlers.serving import poll_served, read_served
+from specfleet.handlers.status import (
+    assembled,
+    counts_only,
+    dump,
+    figures,
+    noticeable,
+    parse_status,
+    pools_status,
+    route_status,
+    timestamp,
+)
+from specfleet.handlers.telling import Teller
+from specfleet.metrics.direct import RouterReader
+from specfleet.metrics.own import OperatorMetrics
+
+logger = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 600.0
+COUNTS_SECONDS = 2.0
+UNCONFIRMED_SECONDS = 2.0
+RETRY_SECONDS = 15.0
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that one pass has computed."""
+
+    spec: SpecDeploymentSpec
+    state: Fleet
+    decisions: Mapping[str, RouteDecision]
+    plan: Plan
+    version: str
+    settled_key: str
+    status: SpecDeploymentStatus
+
+
+class Reconciler:
+    """Passes over SpecDeployments. One pass at a time for each key; the queue sees to that."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        observed: Observed,
+        reader: RouterReader,
+        renderer: Renderer,
+        metrics: OperatorMetrics,
+        teller: Teller,
+        mark: Callable[[Key, float], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._observed = observed
+        self._reader = reader
+        self._renderer = renderer
+        self._metrics = metrics
+        self._teller = teller
+        self._mark = mark
+        self._clock = clock
+        self._executor = Executor(client, observed, metrics)
+        self._memories: dict[Key, Memory] = {}
+        self._checked: dict[Key, tuple[str, int, Checked]] = {}
+        self._polls: dict[Key, asyncio.Task[None]] = {}
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass. Returns the seconds until the next look, None where only an event can bring news.
+
+        Raises:
+            ClusterError: something could not be read or written; to be tried again.
+            NotLeadingError: the process must end.
+        """
+        body = self._observed.deployment(key)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            self._forget(key)
+            return None
+        now = self._clock()
+        checked = self._check(key, body)
+        if checked.spec is None or checked.errors:
+            return await self._invalid(key, body, checked, now)
+        spec = checked.spec
+        memory = self._memory(key, body, spec, now)
+        state = self._fleet(key, body, spec)
+        await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
+        view = self._view(key, body, checked, spec, memory, state, now)
+        wait = await self._commit(key, body, view, memory, now)
+        await self._act(key, view, memory)
+        self._show(key, view, memory)
+        return self._next_look(memory, view, wait, now)
+
+    def _check(self, key: Key, body: Body) -> Checked:
+        meta = body["metadata"]
+        known = self._checked.get(key)
+        if known is None or known[:2] != (meta["uid"], meta["generation"]):
+            known = (meta["uid"], meta["generation"], self._renderer.check(body))
+            self._checked[key] = known
+        return known[2]
+
+    def _memory(self, key: Key, body: Body, spec: SpecDeploymentSpec, now: float) -> Memory:
+        block_seconds = duration(spec.policy.block).total_seconds()
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != body["metadata"]["uid"]:
+            memory = self._memories[key] = Memory.new(body["metadata"]["uid"], block_seconds, now)
+            memory.status_written = now - memory.jitter * REFRESH_SECONDS / 2.0
+        memory.retimed(block_seconds, now)
+        return memory
+
+    def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec) -> Fleet:
+        uid = body["metadata"]["uid"]
+        return fleet(key[1], spec, uid, self._observed.owned(key), self._observed.pods(key))
+
+    # --- computing: no input or output from here to _commit
+
+    def _view(
+        self, key: Key, body: Body, checked: Checked, spec: SpecDeploymentSpec, memory: Memory, state: Fleet, now: float
+    ) -> View:
+        before = parse_status(body)
+        old_routes = {route.name: route for route in before.routes}
+        rejected = memory.rejected(state.routers, memory.wanted_version)
+        unread = metrics_hold(memory, state, now)
+        states = states_of(spec, memory.routes, old_routes, now)
+        rooms = {
+            name: room(
+                [one.active for one in memory.samples.values()],
+                sum(one.route_active.get(name, 0) for one in memory.samples.values()),
+                {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()},
+                baseline_ready=state.baseline.ready > 0,
+                speculative_ready=state.speculative.ready > 0,
+                speculative_pool=spec.draft.name,
+            )
+            for name in states
+        }
+        decisions = decide(spec, states, memory.blocks, now, hold_for(state, unread, rejected), rooms)
+        dead = memory.dead(state, now, starting=not _has_been_ready(before))
+        percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name])
+        settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents])
+        actions, version = self._planned(key, body, spec, percents, settled_key, memory)
+        serving = memory.serving(state.routers, version)
+        routes = [
+            route_status(
+                decision,
+                old_routes.get(name),
+                spec.draft.name,
+                serving,
+                coverage_percent(memory.samples.values(), name, spec.draft.name),
+                applied_percent=percents[name],
+                has_routers=bool(state.routers),
+                slow=memory.pods_denied,
+                now=now,
+            )
+            for name, decision in decisions.items()
+        ]
+        generation = int(body["metadata"]["generation"])
+        said = first_sight()
+        if before.conditions:
+            said = assess(
+                state,
+                routes,
+                _metrics_said(memory, state, unread),
+                _troubles(memory, actions),
+                checked.warnings,
+                before,
+                generation,
+                pending=actions.workloads_pending,
+                rejected=rejected,
+                no_room=[name for name, decision in decisions.items() if decision.verdict.no_room],
+            )
+        status = assembled(
+            name=key[1],
+            namespace=key[0],
+            generation=generation,
+            conditions=conditions(said, before, generation, timestamp(now)),
+            routes=routes,
+            pools=pools_status(state),
+            routes_version=version,
+        )
+        return View(spec, state, decisions, actions, version, settled_key, status)
+
+    def _planned(
+        self,
+        key: Key,
+        body: Body,
+        spec: SpecDeploymentSpec,
+        percents: Mapping[str, int],
+        settled_key: str,
+        memory: Memory,
+    ) -> tuple[Plan, str]:
+        """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
+        owned = self._observed.owned(key)
+        if (
+            memory.settled_key == settled_key
+            and memory.wanted_version is not None
+            and owned.keys() == memory.verified.keys()
+            and all(record.live == memory.verified[id_][1] for id_, record in owned.items())
+        ):
+            return Plan(), memory.wanted_version
+        rendered = self._renderer.render(body, spec, percents)
+        actions = plan(body, rendered.objects, owned, memory.verified)
+        return actions, rendered.routes_version
+
+    # --- writing
+
+    async def _commit(self, key: Key, body: Body, view: View, memory: Memory, now: float) -> float | None:
+        """Write the status if there is news, then take over the decision. Seconds until withheld news is due."""
+        new, wait = dump(view.status), None
+        due = self._due(body.get("status") or {}, new, memory, now)
+        if due == 0.0:
+            await self._write_status(key, body, new, memory, now)
+        else:
+            wait = due
+        switched = [one for one in view.decisions.values() if one.verdict.switched]
+        memory.routes = {name: one.state for name, one in view.decisions.items()}
+        memory.blocks = {}
+        for one in switched:
+            memory.switch_started = now
+            self._metrics.switches.labels(*key, view_pool(one, view.spec)).inc()
+            logger.info("%s/%s route %s: %s", *key, one.name, one.verdict.message)
+        await self._teller.switches(key, body, view.status, memory, now)
+        return wait
+
+    def _due(self, old: Mapping[str, Any], new: Mapping[str, Any], memory: Memory, now: float) -> float | None:
+        """0 to write now, None for nothing new, else seconds for which the news can wait."""
+        age = now - memory.status_written
+        if noticeable(old) != noticeable(new):
+            if not counts_only(old, new):
+                return 0.0
+            return max(0.0, COUNTS_SECONDS - age)
+        if figures(old) != figures(new):
+            # Ten blocks, and never more often than every ten minutes where a block is a minute or longer.
+            refresh = memory.jitter * min(REFRESH_SECONDS, max(30.0, 10.0 * memory.block_seconds))
+            return max(0.0, refresh - age)
+        return None
+
+    async def _write_status(self, key: Key, body: Body, new: Mapping[str, Any], memory: Memory, now: float) -> None:
+        answer = await self._client.replace_status(SPEC_DEPLOYMENT, body, dict(new))
+        memory.status_written = now
+        self._observed.put_deployment(answer)
+
+    async def _act(self, key: Key, view: View, memory: Memory) -> None:
+        body = self._observed.deployment(key)
+        if body is None:
+            return
+        troubles = set(memory.taken), dict(memory.refused)
+        outcome = await self._executor.carry_out(key, body, view.plan, memory)
+        for one in outcome.corrected:
+            await self._teller.corrected(key, body, one, self._clock())
+        if memory.taken or memory.refused:
+            memory.settled_key = None
+        else:
+            memory.settled_key = view.settled_key
+        routes_written = any(one.kind == CONFIG_MAP for one in view.plan.applies)
+        memory.wanted_version = view.version
+        for id_ in set(memory.verified) - set(self._observed.owned(key)):
+            del memory.verified[id_]
+        await self._deliver(key, view, memory, routes_written)
+        if outcome.written or troubles != (set(memory.taken), memory.refused):
+            self._mark(key, 0.0)
+
+    async def _deliver(self, key: Key, view: View, memory: Memory, routes_written: bool) -> None:
+        """See to it that routers serve the wanted table: annotate their pods, and read back."""
+        routers, version = view.state.routers, view.version
+        if memory.serving(routers, version).confirmed or not view.state.router_pods:
+            self._delivered(memory)
+            return
+        if not routes_written:
+            await read_served(memory, routers, view.spec.draft.name, self._reader)
+        behind = [
+            pod
+            for pod in view.state.router_pods
+            if pod.routes_version != version
+            and (routes_written or (pod.uid in memory.served and memory.served[pod.uid].version != version))
+        ]
+        await self._executor.annotate(behind, version, memory)
+        if memory.serving(routers, version).confirmed:
+            self._delivered(memory)
+            self._mark(key, 0.0)
+        elif routers and (routes_written or behind):
+            self._start_poll(key, view, memory)
+
+    def _delivered(self, memory: Memory) -> None:
+        if memory.switch_started is not None:
+            self._metrics.switch_seconds.observe(max(0.0, self._clock() - memory.switch_started))
+            memory.switch_started = None
+
+    def _start_poll(self, key: Key, view: View, memory: Memory) -> None:
+        running = self._polls.pop(key, None)
+        if running is not None:
+            running.cancel()
+
+        async def poll() -> None:
+            await poll_served(memory, view.state.routers, view.spec.draft.name, view.version, self._reader)
+            self._mark(key, 0.0)
+
+        self._polls[key] = asyncio.create_task(poll(), name=f"poll {key}")
+
+    async def _invalid(self, key: Key, body: Body, checked: Checked, now: float) -> float | None:
+        before = parse_status(body)
+        memory = self._memories.get(key)
+        state = self._fleet(key, body, checked.spec) if checked.spec is not None else None
+        generation = int(body["metadata"]["generation"])
+        said = invalid(checked.errors, before, state)
+        status = before.model_copy(
+            update={
+                "observed_generation": generation,
+                "conditions": conditions(said, before, generation, timestamp(now)),
+                "routes": _with_state(before.routes, memory),
+                "pools": pools_status(state) if state is not None else before.pools,
+            }
+        )
+        new = dump(status)
+        if noticeable(body.get("status") or {}) != noticeable(new):
+            answer = await self._client.replace_status(SPEC_DEPLOYMENT, body, new)
+            self._observed.put_deployment(answer)
+        return None
+
+    # --- the rest
+
+    def _forget(self, key: Key) -> None:
+        self._memories.pop(key, None)
+        self._checked.pop(key, None)
+        poll = self._polls.pop(key, None)
+        if poll is not None:
+            poll.cancel()
+        self._metrics.forget(*key)
+
+    def _show(self, key: Key, view: View, memory: Memory) -> None:
+        metrics = self._metrics
+        for pool in (view.state.baseline, view.state.speculative):
+            metrics.pool_ready.labels(*key, pool.name).set(pool.ready)
+            metrics.pool_desired.labels(*key, pool.name).set(pool.desired)
+        serving = memory.serving(view.state.routers, view.version)
+        for name, decision in view.decisions.items():
+            verdict = decision.verdict
+            metrics.route_speculative_ratio.labels(*key, name).set(verdict.speculative_percent / 100.0)
+            if name in serving.percent:
+                metrics.route_served_ratio.labels(*key, name).set(serving.percent[name] / 100.0)
+            if verdict.acceptance_percent is not None:
+                metrics.route_acceptance.labels(*key, name).set(verdict.acceptance_percent / 100.0)
+            if verdict.tokens_per_step is not None:
+                metrics.route_tokens_per_step.labels(*key, name).set(verdict.tokens_per_step)
+            if verdict.evidence is not None:
+                metrics.route_score.labels(*key, name, verdict.evidence.line).set(verdict.evidence.score)
+                metrics.route_threshold.labels(*key, name, verdict.evidence.line).set(verdict.evidence.threshold)
+
+    def _next_look(self, memory: Memory, view: View, wait: float | None, now: float) -> float:
+        looks = [max(0.05, memory.next_sample - self._clock())]
+        if wait is not None:
+            looks.append(wait)
+        if view.state.routers and not memory.serving(view.state.routers, view.version).confirmed:
+            looks.append(UNCONFIRMED_SECONDS)
+        if memory.taken or memory.refused:
+            looks.append(RETRY_SECONDS)
+        looks += [
+            max(0.05, one.verdict.next_look_at - now)
+            for one in view.decisions.values()
+            if one.verdict.next_look_at is not None
+        ]
+        return min(looks)
+
+
+def view_pool(decision: RouteDecision, spec: SpecDeploymentSpec) -> str:
+    """Name of the pool that a route was switched to."""
+    return BASELINE_POOL if decision.verdict.pool == "baseline" else spec.draft.name
+
+
+def _has_been_ready(before: SpecDeploymentStatus) -> bool:
+    return any(c.type == ConditionType.RECONCILING and c.status == "False" for c in before.conditions)
+
+
+def _with_state(routes: list[RouteStatus], memory: Memory | None) -> list[RouteStatus]:
+    if memory is None:
+        return routes
+    return [
+        route.model_copy(update={"state": memory.routes[route.name].encode()}) if route.name in memory.routes else route
+        for route in routes
+    ]
+
+
+def _troubles(memory: Memory, actions: Plan) -> Troubles:
+    taken = {(one.kind, one.name) for one in actions.taken} | set(memory.taken)
+    names = tuple(sorted(f"{kind.kind} {name}" for kind, name in taken))
+    return Troubles(names, tuple(memory.refused.values()))
+
+
+def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None) -> Said:
+    if not state.routers:
+        if memory.samples or memory.served:
+            return Said("False", Reason.ROUTERS_UNREACHABLE, "No router pod is ready; the last decision holds.")
+        return Said("Unknown", Reason.NO_DATA_YET, "No router pod is ready yet.")
+    if unread is Hold.METRICS_UNAVAILABLE:
+        return Said("False", Reason.ROUTERS_UNREACHABLE, "No router answers; the last decision holds.")
+    if unread is not None:
+        return Said(
+            "False", Reason.INSUFFICIENT_COVERAGE, "Fewer than half of the routers answer; the last decision holds."
+        )
+    if memory.implausible:
+        return Said(
+            "False",
+            Reason.FIGURES_IMPLAUSIBLE,
+            "Routers report figures that cannot be; they are left out of decisions.",
+        )
+    return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")

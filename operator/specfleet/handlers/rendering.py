@@ -1,0 +1,41 @@
+"""What the reconcile needs of validation and rendering, as one small interface. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from specfleet.api.findings import Finding
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A SpecDeployment read and validated; `spec` is None where `errors` says why.
+
+    `breakers` are the requests in flight that one router lets through, by pool.
+    """
+
+    spec: SpecDeploymentSpec | None
+    errors: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    breakers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """All objects of one SpecDeployment, without owner references, and the version of its routes file."""
+
+    objects: tuple[Mapping[str, Any], ...]
+    routes_version: str
+
+
+class Renderer(Protocol):
+    """Validation and rendering under one operator's settings."""
+
+    def check(self, body: Mapping[str, Any]) -> Checked:
+        """Read and validate a SpecDeployment; never raises."""
+
+    def render(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, percents: Mapping[str, int]) -> Rendered:
+        """All objects, with `percents` of each route's traffic going to speculation."""
