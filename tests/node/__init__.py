@@ -1,0 +1,1 @@
+"""The whole node: the demo, its smoke test and the longer tests with kubelet, Service, Envoy, operator and engine."""
