@@ -45,6 +45,7 @@ class FindingReason(StrEnum):
     INVALID_TEMPLATE = "InvalidTemplate"
     PRIVILEGED_TEMPLATE = "PrivilegedTemplate"
     UNREACHABLE_ROUTE = "UnreachableRoute"
+    UNUSED_FIELD = "UnusedField"
 
 
 FINDING_SENTENCES: dict[FindingReason, str] = {
@@ -77,6 +78,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.INVALID_TEMPLATE: "The template is no partial PodTemplateSpec.",
     FindingReason.PRIVILEGED_TEMPLATE: "The template asks for rights that specfleet does not hand on.",
     FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
+    FindingReason.UNUSED_FIELD: "The field has no effect beside another one.",
 }
 
 

@@ -10,6 +10,8 @@ from pydantic import ConfigDict, Field, StringConstraints
 from specfleet.api.base import ByteQuantity, HeaderName, Model, Rule, ShortName, rules
 from specfleet.api.policy import BreakEven
 
+RESERVED_ROUTE_NAMES = ("ineligible", "other")
+
 
 class Speculation(StrEnum):
     """A person's override for one route."""
@@ -71,7 +73,15 @@ class RoutePolicy(Model):
 class Route(Model):
     """A kind of traffic that is decided for on its own."""
 
-    name: ShortName = Field(description="Name of the route, in status and metrics.")
+    name: ShortName = Field(
+        description="Name of the route, in status and metrics.",
+        json_schema_extra=rules(
+            Rule(
+                "!(self in [" + ", ".join(f"'{name}'" for name in RESERVED_ROUTE_NAMES) + "])",
+                "the router counts under this name itself: call the route otherwise",
+            )
+        ),
+    )
     match: list[RouteMatch] = Field(
         default_factory=list,
         max_length=16,

@@ -1,0 +1,98 @@
+"""Everything that can be said about a SpecDeployment without a cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.offline import parse
+from specfleet.api.v1alpha1 import RouteMatch, SpecDeployment, Speculation
+from specfleet.engines.registry import engine_module
+from specfleet.render.template_rules import template_findings
+from specfleet.settings import OperatorSettings
+
+_RESERVED_MOUNTS = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var")
+
+
+def validate(deployment: SpecDeployment, settings: OperatorSettings) -> list[Finding]:
+    """Findings about an object that passed the schema, in the order of the spec; errors keep it from being rendered."""
+    engine = engine_module(deployment.spec.engine.type)
+    found = engine.check(deployment)
+    facts = None if errors(found) else engine.facts(deployment, speculative=True)
+    found += _source_findings(deployment, settings)
+    found += template_findings(deployment, facts, settings.allow_host_path)
+    found += _route_findings(deployment)
+    return found
+
+
+def validate_document(
+    document: Mapping[str, Any], settings: OperatorSettings
+) -> tuple[SpecDeployment | None, list[Finding]]:
+    """The typed object of a document and all findings; None where fields, types or rules are wrong. Never raises."""
+    deployment, found = parse(document)
+    if deployment is not None:
+        found += validate(deployment, settings)
+    return deployment, found
+
+
+def _source_findings(deployment: SpecDeployment, settings: OperatorSettings) -> Iterator[Finding]:
+    target = deployment.spec.target
+    if target.model.startswith("/"):
+        first = "/" + target.model.strip("/").split("/")[0]
+        if first in _RESERVED_MOUNTS or first == "/":
+            yield error(
+                FindingReason.INVALID_VALUE,
+                "spec.target.model",
+                f"a volume cannot be mounted at {target.model}: write a directory of its own, such as /models/target",
+            )
+    if target.source is not None and target.source.host_path is not None and not settings.allow_host_path:
+        yield error(
+            FindingReason.HOST_PATH_NOT_ALLOWED,
+            "spec.target.source.hostPath",
+            "the operator's setting allowHostPath is false: use persistentVolumeClaim or huggingFace, "
+            "or ask who runs the operator",
+        )
+
+
+def _route_findings(deployment: SpecDeployment) -> Iterator[Finding]:
+    routes = deployment.spec.routing.routes
+    earlier: list[tuple[str, RouteMatch]] = []
+    for index, route in enumerate(routes):
+        takers = [_taker(match, earlier) for match in route.match]
+        if takers and all(taker is not None for taker in takers):
+            names = ", ".join(sorted({taker for taker in takers if taker is not None}))
+            yield warning(
+                FindingReason.UNREACHABLE_ROUTE,
+                f"spec.routing.routes[{index}]",
+                f"no request reaches route {route.name}: all that it matches is taken before it by {names}; "
+                "move it up or change its match",
+            )
+        if route.policy is not None and route.speculation is not Speculation.AUTO:
+            yield warning(
+                FindingReason.UNUSED_FIELD,
+                f"spec.routing.routes[{index}].policy",
+                f"route {route.name} has speculation {route.speculation}, so its policy decides nothing",
+            )
+        earlier += [(route.name, match) for match in route.match]
+
+
+def _taker(match: RouteMatch, earlier: list[tuple[str, RouteMatch]]) -> str | None:
+    """The first earlier route that takes everything that `match` matches."""
+    return next((name for name, other in earlier if _covers(other, match)), None)
+
+
+def _covers(wide: RouteMatch, narrow: RouteMatch) -> bool:
+    """Whether each request that `narrow` matches is matched by `wide`: the keys of an entry are AND."""
+    if wide.header is not None:
+        if narrow.header is None or narrow.header.value != wide.header.value:
+            return False
+        if narrow.header.name.lower() != wide.header.name.lower():
+            return False
+    if wide.model is not None and narrow.model != wide.model:
+        return False
+    if wide.tools is not None and narrow.tools != wide.tools:
+        return False
+    if wide.response_format is not None:
+        return narrow.response_format is not None and set(narrow.response_format) <= set(wide.response_format)
+    return True
