@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from specfleet.settings import OperatorSettings
+from specfleet.settings import OperatorSettings, load_settings
 from tests.unit.chart.helm import CHART, NAMESPACE, REPOSITORY, helm, of_kind, rendered, rules_of, the
 
 POD_MONITORS = ("--api-versions", "monitoring.coreos.com/v1/PodMonitor")
@@ -89,7 +89,7 @@ def test_named_namespaces_get_roles_and_the_cluster_gets_none() -> None:
         assert places == ["serving", NAMESPACE, "staging"]
 
 
-def test_settings_are_what_the_operator_reads() -> None:
+def test_settings_are_what_the_operator_reads(tmp_path: Path) -> None:
     objects = rendered(
         {
             "image": {"repository": "registry.example.com/specfleet", "tag": "1.2.3"},
@@ -99,10 +99,11 @@ def test_settings_are_what_the_operator_reads() -> None:
         }
     )
 
-    written = yaml.safe_load(the(objects, "ConfigMap")["data"]["settings.yaml"])
+    file = tmp_path / "settings.yaml"
+    file.write_text(the(objects, "ConfigMap")["data"]["settings.yaml"])
 
-    assert written.keys() == OperatorSettings.model_fields.keys()
-    settings = OperatorSettings(**written)
+    settings = load_settings(file)
+    assert settings.model_fields_set == OperatorSettings.model_fields.keys()
     assert settings.operator_image == "registry.example.com/specfleet:1.2.3"
     assert settings.router_image == "registry.example.com/envoy:v1"
     assert settings.allow_host_path is True
