@@ -122,6 +122,11 @@ def configured(state: LineState, line: Line, config: RouteConfig) -> LineState:
 
 def gathered(state: LineState, line: Line, block: Block, config: RouteConfig, pool: Pool) -> LineState:
     """`state` after one interval's counts, of which a block closes when they are enough to tell something."""
+    state = replace(
+        state,
+        steps_sum=rounded((1.0 - LEARNING) * state.steps_sum + block.tokens - block.accepted),
+        requests_sum=rounded((1.0 - LEARNING) * state.requests_sum + block.requests),
+    )
     if line == "Acceptance" and block.drafted == 0:
         return state
     if block.tokens == 0 and block.requests == 0 and block.drafted == 0:
@@ -173,8 +178,6 @@ def _closed(state: LineState, line: Line, counts: Gathered, pool: Pool) -> LineS
         requests=requests,
         span=span,
         variance=variance,
-        steps_sum=rounded((1.0 - LEARNING) * state.steps_sum + counts.steps),
-        requests_sum=rounded((1.0 - LEARNING) * state.requests_sum + counts.requests),
         gathered=Gathered(),
         recent=(*state.recent, block)[-KEPT_BLOCKS:],
     )

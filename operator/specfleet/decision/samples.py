@@ -32,7 +32,7 @@ class RouteTotals:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What was counted of one route since the last `take`. `seconds` is the longest interval that any source covers."""
+    """What was counted of one route since the last `take`. `seconds` is the longest time that a source covers."""
 
     tokens: int = 0
     accepted: int = 0
@@ -99,7 +99,7 @@ class Ledger:
         self._born = now
         self._sources: dict[str, _Source] = {}
         self._gone: dict[str, tuple[float, float]] = {}  # forgotten source: its process start, its last sample
-        self._pending: dict[str, Increment] = {}
+        self._pending: dict[tuple[str, str], Increment] = {}  # by route and source
         self._problems: list[SampleProblem] = []
 
     @property
@@ -150,8 +150,10 @@ class Ledger:
             problems.append(SampleProblem("", Kind.STALE, f"no router was read for {self.stale_seconds:.0f} s"))
             return Taken({}, problems)
         routes = {route for known in self._sources.values() for route in known.routes}
-        taken = {route: self._pending.get(route, Increment()) for route in sorted(routes | set(self._pending))}
-        self._pending = {}
+        pending, self._pending = self._pending, {}
+        taken = {route: Increment() for route in sorted(routes | {route for route, _ in pending})}
+        for (route, _), one in pending.items():
+            taken[route] = _sum(taken[route], one, max(taken[route].seconds, one.seconds))
         return Taken(taken, problems)
 
     def coverage(self, now: float, expected: Collection[str]) -> float:
@@ -175,7 +177,7 @@ class Ledger:
         young = 0.0 <= at - started_at <= self._block_seconds
         if young and started_at >= self._born and not seen_before:
             for route, counts in totals.items():
-                self._add(route, _ZERO, counts, at - started_at)
+                self._add(source, route, _ZERO, counts, at - started_at)
         self._sources[source] = _Source(started_at, at, {route: _Base(at, counts) for route, counts in totals.items()})
 
     def _rebase(
@@ -207,7 +209,7 @@ class Ledger:
                 self._report(source, Kind.GAP, f"{at - base.at:.0f} s without a usable count", route)
                 known.routes[route] = _Base(at, counts)
             elif self._grew(source, route, base.totals, counts):
-                self._add(route, base.totals, counts, at - base.at)
+                self._add(source, route, base.totals, counts, at - base.at)
                 known.routes[route] = _Base(at, counts)
 
     def _grew(self, source: str, route: str, old: RouteTotals, new: RouteTotals) -> bool:
@@ -222,15 +224,15 @@ class Ledger:
             return False
         return True
 
-    def _add(self, route: str, old: RouteTotals, new: RouteTotals, seconds: float) -> None:
-        sum_ = self._pending.get(route, Increment())
-        self._pending[route] = Increment(
-            tokens=sum_.tokens + new.tokens - old.tokens,
-            accepted=sum_.accepted + new.accepted - old.accepted,
-            drafted=sum_.drafted + new.drafted - old.drafted,
-            requests=sum_.requests + new.requests - old.requests,
-            seconds=max(sum_.seconds, seconds),
+    def _add(self, source: str, route: str, old: RouteTotals, new: RouteTotals, seconds: float) -> None:
+        before = self._pending.get((route, source), Increment())
+        news = Increment(
+            tokens=new.tokens - old.tokens,
+            accepted=new.accepted - old.accepted,
+            drafted=new.drafted - old.drafted,
+            requests=new.requests - old.requests,
         )
+        self._pending[route, source] = _sum(before, news, before.seconds + seconds)
 
     def _sound(self, source: str, route: str, counts: RouteTotals) -> bool:
         for name in (field.name for field in fields(RouteTotals)):
@@ -262,4 +264,14 @@ def _restarted(known: _Source, totals: Mapping[str, RouteTotals], named: Collect
     return any(
         _fell(base.totals, totals[route]) if route in totals else route not in named and base.totals != _ZERO
         for route, base in known.routes.items()
+    )
+
+
+def _sum(one: Increment, other: Increment, seconds: float) -> Increment:
+    return Increment(
+        tokens=one.tokens + other.tokens,
+        accepted=one.accepted + other.accepted,
+        drafted=one.drafted + other.drafted,
+        requests=one.requests + other.requests,
+        seconds=seconds,
     )
