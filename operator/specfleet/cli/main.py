@@ -1,0 +1,78 @@
+"""`specfleet`, also found as `kubectl specfleet`. Each command's module is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+COMMANDS = ("validate", "render", "explain", "replay", "run", "drain")
+"""Command NAME is `NAME_command` in `specfleet.cli.NAME`."""
+
+
+class _LazyCommands(TyperGroup):
+    """Imports a command with its module: `render` must not wait for the operator's libraries."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All commands, in the order of the help."""
+        return [name for name in COMMANDS if importlib.util.find_spec(f"specfleet.cli.{name}") is not None]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, or None."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"specfleet.cli.{cmd_name}")
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(cmd_name)(getattr(module, f"{cmd_name}_command"))
+        return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=_LazyCommands,
+    help="Speculative-decoding serving fleets on Kubernetes: speculation on where it pays, off where it does not.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"specfleet {version('specfleet')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and end.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Entry point of `specfleet` and `kubectl-specfleet`: errors are one line on standard error, never a trace."""
+    called = Path(sys.argv[0]).name
+    try:
+        app(prog_name="kubectl specfleet" if called == "kubectl-specfleet" else "specfleet")
+    except BrokenPipeError:
+        # The reader (head, say) has gone; Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as unexpected:
+        if os.environ.get("SPECFLEET_DEBUG"):
+            raise
+        said = " ".join(str(unexpected).split())
+        print(
+            f"specfleet: unexpected {type(unexpected).__name__}: {said} (SPECFLEET_DEBUG=1 shows where)",
+            file=sys.stderr,
+        )
+        sys.exit(70)
