@@ -105,8 +105,13 @@ async def ask(session: aiohttp.ClientSession, endpoint: str, request: Ask) -> An
 
 @dataclass
 class Tally:
-    """Counts the answers of all clients and keeps each route's newest for the moving figures."""
+    """Counts the answers of all clients and keeps each route's newest for the moving figures.
 
+    Args:
+        keep: how many answers of a route are kept; None keeps all.
+    """
+
+    keep: int | None = 1000
     requests: dict[str, int] = field(default_factory=dict)
     failures: list[Answer] = field(default_factory=list)
     recent: dict[str, deque[Answer]] = field(default_factory=dict)
@@ -114,7 +119,7 @@ class Tally:
     def add(self, answer: Answer) -> None:
         """Count one answer."""
         self.requests[answer.route] = self.requests.get(answer.route, 0) + 1
-        self.recent.setdefault(answer.route, deque(maxlen=1000)).append(answer)
+        self.recent.setdefault(answer.route, deque(maxlen=self.keep)).append(answer)
         if answer.failure is not None:
             self.failures.append(answer)
 

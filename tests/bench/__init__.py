@@ -1,0 +1,1 @@
+"""Benchmarks: longer than tests, with results in `build/` and `docs/results/`."""
