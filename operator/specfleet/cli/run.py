@@ -12,41 +12,11 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-import yaml
-from pydantic import ValidationError
-from pydantic_settings import SettingsConfigDict, SettingsError
 
 from specfleet.cluster.errors import ClusterError
 from specfleet.handlers.operator import Operator, Process
 from specfleet.handlers.rendered import SpecRenderer
-from specfleet.settings import SETTINGS_FILE, OperatorSettings
-
-
-class SettingsProblem(ValueError):
-    """The settings cannot be used; the message is one sentence for whoever wrote them."""
-
-
-def load_settings(file: Path | None) -> OperatorSettings:
-    """The settings in `file` (default: the chart's), below `SPECFLEET_*` variables. Raises SettingsProblem."""
-    path = file if file is not None else Path(SETTINGS_FILE)
-    if file is not None and not file.is_file():
-        raise SettingsProblem(f"expected a settings file at {file}, found none: name an existing one with --settings")
-
-    class FromFile(OperatorSettings):
-        model_config = SettingsConfigDict(yaml_file=path)
-
-    try:
-        return FromFile()
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(sorted(OperatorSettings.model_fields))
-        raise SettingsProblem(
-            f"settings ({path} and SPECFLEET_* variables): {where}: {first['msg']}; known settings are {known}"
-        ) from None
-    except (SettingsError, yaml.YAMLError, OSError, TypeError, ValueError, AttributeError) as error:
-        said = " ".join(str(error).split())
-        raise SettingsProblem(f"settings ({path} and SPECFLEET_* variables) cannot be read: {said}") from None
+from specfleet.settings import SETTINGS_FILE, SettingsProblem, load_settings
 
 
 def run_command(
