@@ -10,6 +10,7 @@ from tests.testbed import api, engine, images, light_bed, model, node_bed, paths
 from tests.testbed.gpus import set_gpus
 from tests.testbed.kubernetes_node import NODE_NAME
 from tests.testbed.programs import ALL
+from tests.testbed.state_dir import kind_of
 from tests.testbed.tools import ensure_program, program_named
 
 
@@ -87,7 +88,7 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _down(options: argparse.Namespace) -> int:
-    if light_bed.is_light_bed(options.state):
+    if kind_of(options.state) == "control plane only":
         light_bed.down(options.state)
     else:
         node_bed.down(options.state)
@@ -95,11 +96,12 @@ def _down(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    if light_bed.is_light_bed(options.state):
-        kind, problems = "control plane only", light_bed.unwell(options.state)
+    kind = kind_of(options.state)
+    if kind is None:
+        problems = ["no test bed here"]
     else:
-        kind, problems = "node", node_bed.unwell(options.state)
-    print(f"{options.state}: {kind}: {'; '.join(problems) or 'well'}")
+        problems = (node_bed if kind == "node" else light_bed).unwell(options.state)
+    print(f"{options.state}: {kind or 'nothing'}: {'; '.join(problems) or 'well'}")
     return 1 if problems else 0
 
 

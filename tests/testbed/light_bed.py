@@ -6,16 +6,16 @@ from pathlib import Path
 
 from tests.testbed import control_plane, registry
 from tests.testbed.control_plane import Layout
-from tests.testbed.errors import TestbedError
 from tests.testbed.locks import exclusive, remove
 from tests.testbed.programs import CONTROL_PLANE, CONTROLLER_MANAGER
 from tests.testbed.progress import step
+from tests.testbed.state_dir import Kind, give_up, kind_of, take
 from tests.testbed.tools import ensure_programs
 
 _SERVICE_CIDR = "10.214.0.0/16"
 # Never routed: nothing connects to it, but the API server insists on an address that is not loopback (RFC 5737).
 _ADVERTISED = "203.0.113.1"
-_MARKER = "light-bed"
+_KIND: Kind = "control plane only"
 
 
 def up(state: Path, *, controllers: bool, owned: bool) -> Layout:
@@ -28,7 +28,7 @@ def up(state: Path, *, controllers: bool, owned: bool) -> Layout:
         TestbedError: `state` holds something else, or a part did not start.
     """
     state = state.resolve()
-    _take(state)
+    take(state, _KIND)
     clean_orphans()
     ensure_programs((*CONTROL_PLANE, *((CONTROLLER_MANAGER,) if controllers else ())))
     layout = _layout(state, registry.claim(state, 3, owned=owned).ports)
@@ -51,15 +51,10 @@ def _started(layout: Layout, *, controllers: bool) -> Layout:
 def down(state: Path) -> None:
     """End what runs in `state` and remove the directory; does nothing where there is none."""
     state = state.resolve()
-    if (state / _MARKER).is_file():
+    if kind_of(state) == _KIND:
         control_plane.stop(_layout(state, (0, 0, 0)))
-        remove(state)
+        give_up(state)
     registry.release(state)
-
-
-def is_light_bed(state: Path) -> bool:
-    """Whether `state` belongs to a bed of this kind."""
-    return (state / _MARKER).is_file()
 
 
 def unwell(state: Path) -> list[str]:
@@ -77,13 +72,6 @@ def clean_orphans() -> None:
         for bed in registry.beds():
             if bed.orphaned:
                 down(bed.state)
-
-
-def _take(state: Path) -> None:
-    if state.is_dir() and any(state.iterdir()) and not is_light_bed(state):
-        raise TestbedError(f"expected {state} to be empty or a test bed's own, found other files: name another --state")
-    state.mkdir(parents=True, exist_ok=True)
-    (state / _MARKER).touch()
 
 
 def _layout(state: Path, ports: tuple[int, ...]) -> Layout:

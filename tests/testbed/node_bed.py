@@ -28,9 +28,11 @@ from tests.testbed.images import (
 )
 from tests.testbed.kubernetes_node import KUBE_PROXY_NAME, KUBELET_NAME, NODE_NAME, start_kube_proxy, start_kubelet
 from tests.testbed.locks import exclusive
+from tests.testbed.paths import node_state
 from tests.testbed.processes import Daemon
 from tests.testbed.programs import NODE
 from tests.testbed.progress import say, step
+from tests.testbed.state_dir import kind_of, take
 from tests.testbed.templates import filled
 from tests.testbed.tools import ensure_programs
 
@@ -50,6 +52,7 @@ def up(state: Path) -> Layout:
     if os.geteuid() != 0:
         raise TestbedError("expected to be root: a node makes mounts, namespaces and packet rules")
     takedown.refuse_beside_another_kubelet(state)
+    take(state, "node")
     if not unwell(state):
         return layout_of(state)
     with exclusive("node"):
@@ -70,16 +73,21 @@ def _start_afresh(state: Path, problem: str) -> None:
         ROUTER_IMAGE: ensure_router_image(),
         ENGINE_IMAGE: ensure_engine_image(),
     }
-    if takedown.traces(state):
+    if takedown.traces():
         with step("clean", f"remove what an earlier node left ({problem})"):
             takedown.run(state)
     _start(state, archives)
 
 
 def down(state: Path) -> None:
-    """Take the node in `state` down and remove all that it left on the machine."""
+    """Take the node in `state` down and remove all that it left on the machine.
+
+    For the default state directory this holds even if the directory itself was lost.
+    """
+    state = state.resolve()
     with exclusive("node"):
-        if takedown.traces(state.resolve()):
+        here = kind_of(state) == "node" or (state == node_state() and takedown.traces())
+        if here:
             with step("down", "end the node and remove its mounts, namespaces, packet rules and control groups"):
                 takedown.run(state)
 
@@ -138,7 +146,7 @@ def _daemons() -> tuple[str, ...]:
 
 
 def _start(state: Path, archives: dict[str, Path]) -> None:
-    state.mkdir(parents=True, exist_ok=True)
+    take(state, "node")
     layout = layout_of(state)
     with step("network", f"bridge {network.BRIDGE} with {network.POD_CIDR}, control groups, kernel parameters"):
         kernel_settings.prepare(state)

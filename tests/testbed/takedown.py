@@ -10,6 +10,7 @@ from tests.testbed.errors import TestbedError
 from tests.testbed.locks import remove
 from tests.testbed.processes import Daemon, end, running_programs
 from tests.testbed.programs import KUBELET
+from tests.testbed.state_dir import give_up
 
 # In this order: who restarts others goes first. containerd goes after the pods.
 _SUPERVISORS = ("kubelet", "kube-proxy", "kube-controller-manager", "kube-scheduler")
@@ -33,9 +34,9 @@ def refuse_beside_another_kubelet(state: Path) -> None:
             )
 
 
-def traces(state: Path) -> bool:
-    """Whether a bed was here: its state, bridge or control groups."""
-    return (state / "pki").is_dir() or network.present() or cgroups.present()
+def traces() -> bool:
+    """Whether a node was on this machine: its bridge or control groups are there."""
+    return network.present() or cgroups.present()
 
 
 def run(state: Path) -> None:
@@ -56,7 +57,7 @@ def run(state: Path) -> None:
     container_runtime.remove_shim_sockets()
     _remove_links(state)
     _keep_logs(state)
-    remove(state)
+    give_up(state)
     registry.release(state)
 
 
