@@ -111,10 +111,14 @@ REASONS: dict[Reason, ReasonEntry] = {
     Reason.UP_TO_DATE: ReasonEntry((_C.RECONCILING,), "False", "The last change of spec is in force."),
     Reason.NOT_STALLED: ReasonEntry((_C.STALLED,), "False", "Nothing waits for a person."),
     Reason.SPEC_INVALID: ReasonEntry(
-        (_C.STALLED, _C.READY), "True, False", "The spec cannot be rendered; condition Valid says why."
+        (_C.STALLED, _C.READY, _C.RECONCILING),
+        "True, False, False",
+        "The spec cannot be rendered; condition Valid says why.",
     ),
     Reason.NAME_TAKEN: ReasonEntry(
-        (_C.STALLED, _C.READY), "True, False", "An object of this name exists and is not ours; it is left alone."
+        (_C.STALLED, _C.READY, _C.RECONCILING),
+        "True, False, False",
+        "An object of this name exists and is not ours; it is left alone.",
     ),
     Reason.PROGRESS_DEADLINE_EXCEEDED: ReasonEntry(
         (_C.STALLED, _C.READY), "True, False", "Pods have not become ready within the start-up probe's time."

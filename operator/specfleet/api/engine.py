@@ -24,24 +24,24 @@ FlagValue = Annotated[str, Field(max_length=4096)]
 class KeySelector(Model):
     """A key of a Secret or ConfigMap in the same namespace."""
 
-    name: ObjectName
-    key: ObjectName
+    name: ObjectName = Field(description="Name of the object.")
+    key: ObjectName = Field(description="Key in its data.")
     optional: bool | None = Field(None, description="Whether the container starts without it.")
 
 
 class FieldSelector(Model):
     """A field of the pod, by the downward API."""
 
-    api_version: Annotated[str, Field(max_length=64)] | None = None
-    field_path: Annotated[str, Field(min_length=1, max_length=253)]
+    api_version: Annotated[str, Field(max_length=64)] | None = Field(None, description="Version of the path; v1.")
+    field_path: Annotated[str, Field(min_length=1, max_length=253)] = Field(description="Such as status.podIP.")
 
 
 class ResourceFieldSelector(Model):
     """A container's request or limit, by the downward API."""
 
-    container_name: Annotated[str, Field(max_length=63)] | None = None
-    resource: Annotated[str, Field(min_length=1, max_length=253)]
-    divisor: Annotated[str, Field(max_length=32)] | None = None
+    container_name: Annotated[str, Field(max_length=63)] | None = Field(None, description="Default: the engine.")
+    resource: Annotated[str, Field(min_length=1, max_length=253)] = Field(description="Such as limits.memory.")
+    divisor: Annotated[str, Field(max_length=32)] | None = Field(None, description="Unit of the value, such as 1Mi.")
 
 
 class EnvVarSource(Model):

@@ -22,8 +22,8 @@ class DraftMode(StrEnum):
 class SecretKeyRef(Model):
     """A key of a Secret in the same namespace."""
 
-    name: ObjectName
-    key: ObjectName
+    name: ObjectName = Field(description="Name of the Secret.")
+    key: ObjectName = Field(description="Key in its data.")
 
 
 class HuggingFaceSource(Model):

@@ -25,15 +25,18 @@ class HeaderMatch(Model):
     """A request header with exactly this value."""
 
     name: HeaderName = Field(
+        description="Name of the header, in any case.",
         json_schema_extra=rules(
             Rule(
                 "!self.matches('(?i)^(x-envoy-|x-specfleet-|x-custom-labels$)')",
                 "headers x-envoy-*, x-specfleet-* and x-custom-labels are removed from requests before routes are "
                 "matched: choose another header",
             )
-        )
+        ),
     )
-    value: Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=r"^[\x20-\x7e]+$")]
+    value: Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=r"^[\x20-\x7e]+$")] = Field(
+        description="Its exact value."
+    )
 
 
 class RouteMatch(Model):

@@ -2,107 +2,119 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from specfleet.api.base import Model, Percent
 
 
-class Condition(Model):
-    """A metav1.Condition. `lastTransitionTime` is RFC 3339, whole seconds."""
+def _map_by(key: str) -> dict[str, Any]:
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
-    type: str
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
-    last_transition_time: str
-    observed_generation: int
+
+class Condition(Model):
+    """A metav1.Condition."""
+
+    type: str = Field(description="What the condition is about.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    reason: str = Field(description="A stable CamelCase name of why.")
+    message: str = Field(description="One sentence for people.")
+    last_transition_time: str = Field(description="When status last changed, RFC 3339, whole seconds.")
+    observed_generation: int = Field(description="Generation of the spec that this is about.")
 
 
 class Summary(Model):
     """One line for `kubectl get`."""
 
-    mode: str
-    acceptance: str
+    mode: str = Field(description='How many routes are served with speculation, such as "2/3 speculative".')
+    acceptance: str = Field(description="Accepted over drafted tokens of all routes, in percent.")
 
 
 class PoolStatus(Model):
     """Replicas of one pool."""
 
-    name: str
-    desired: int
-    ready: int
+    name: str = Field(description="baseline, or the draft's name.")
+    desired: int = Field(description="Engine pods that the pool should have.")
+    ready: int = Field(description="Engine pods that are ready.")
 
 
 class Percentages(Model):
-    """Share of a route's traffic for speculation: meant, and served by every router (absent: unknown)."""
+    """A route's share of speculation."""
 
-    intended: Percent
-    served: Percent | None = None
+    intended: Percent = Field(description="What was decided.")
+    served: Percent | None = Field(None, description="What every router reports; absent while it is unknown.")
 
 
 class BreakEvenStatus(Model):
-    """The line in force."""
+    """The break-even line in force."""
 
-    tokens_per_step: str
-    state: Literal["Fixed"]
+    tokens_per_step: str = Field(description="Tokens per decode step above which speculation pays.")
+    state: Literal["Fixed"] = Field(description="Where the figure comes from.")
 
 
 class EvidenceStatus(Model):
     """How sure the operator is. At `score` >= `threshold` the route switches."""
 
-    line: Literal["Acceptance", "BreakEven"]
-    score: str
-    threshold: str
-    requests: int
-    coverage_percent: Percent | None = None
+    line: Literal["Acceptance", "BreakEven"] = Field(description="The line that is nearest to a switch.")
+    score: str = Field(description="Evidence gathered for a switch.")
+    threshold: str = Field(description="Evidence that a switch needs.")
+    requests: int = Field(description="Finished requests behind the evidence.")
+    coverage_percent: Percent | None = Field(
+        None, description="Share of the route's output that carried acceptance figures."
+    )
 
 
 class Switch(Model):
     """One entry of the history."""
 
-    at: str
-    pool: str
-    reason: str
-    message: str
+    at: str = Field(description="When, RFC 3339.")
+    pool: str = Field(description="The pool that the route went to.")
+    reason: str = Field(description="A stable CamelCase name of why.")
+    message: str = Field(description="Why, in one sentence with figures.")
 
 
 class RouteStatus(Model):
     """Where a route is served, and why."""
 
-    name: str
-    pool: str
-    phase: Literal["Settled", "Moving", "Exploring", "Held"]
-    reason: str
-    message: str
-    speculative_percent: Percentages
-    acceptance_percent: Percent | None = None
-    tokens_per_step: str | None = None
-    break_even: BreakEvenStatus | None = None
-    evidence: EvidenceStatus | None = None
-    since: str
-    history: Annotated[list[Switch], Field(max_length=10)] = Field(default_factory=list)
-    state: str = ""
+    name: str = Field(description="The route.")
+    pool: str = Field(description="The pool that serves it.")
+    phase: Literal["Settled", "Moving", "Exploring", "Held"] = Field(
+        description="Settled; Moving: a switch is under way; Exploring: off, and a share of traffic goes on looking; "
+        "Held: no decision is made now."
+    )
+    reason: str = Field(description="A stable CamelCase name of why it is there.")
+    message: str = Field(description="Why, in one sentence with figures.")
+    speculative_percent: Percentages = Field(description="Share of the route's traffic that goes to speculation.")
+    acceptance_percent: Percent | None = Field(None, description="Accepted over drafted tokens.")
+    tokens_per_step: str | None = Field(None, description="Tokens per decode step, L = N / (N - A), as decimal text.")
+    break_even: BreakEvenStatus | None = Field(None, description="The break-even line in force, where there is one.")
+    evidence: EvidenceStatus | None = Field(None, description="How near a switch is.")
+    since: str = Field(description="Since when it is served there, RFC 3339.")
+    history: Annotated[list[Switch], Field(max_length=10)] = Field(
+        default_factory=list, description="The last switches, newest first."
+    )
+    state: str = Field("", description="What the decision remembers; opaque.")
 
 
 class SpecDeploymentStatus(Model):
-    """The observed state. `observedGeneration` is -1 until the object has been seen."""
+    """The observed state."""
 
-    observed_generation: int = -1
+    observed_generation: int = Field(-1, description="Generation of the spec that was last seen; -1 before the first.")
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        description="Ready, Reconciling, Stalled, Valid, MetricsAvailable, SpeculationActive, CapacitySufficient, Moving.",
+        json_schema_extra=_map_by("type"),
     )
-    endpoint: str | None = None
+    endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")
     summary: Summary | None = None
-    attribution: Literal["Router"] | None = None
-    routes_version: str | None = None
+    attribution: Literal["Router"] | None = Field(
+        None, description="Where acceptance by route comes from. Router: the routers count it."
+    )
+    routes_version: str | None = Field(None, description="Version of the route table that was last written.")
     pools: Annotated[list[PoolStatus], Field(max_length=4)] = Field(
-        default_factory=list,
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        default_factory=list, description="Replicas by pool.", json_schema_extra=_map_by("name")
     )
     routes: Annotated[list[RouteStatus], Field(max_length=32)] = Field(
-        default_factory=list,
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        default_factory=list, description="Each route's state.", json_schema_extra=_map_by("name")
     )

@@ -1,0 +1,371 @@
+"""The generated schema on a real API server: what it refuses and in which words, what it fills in, what kubectl shows.
+
+Every refusal is checked against the offline check too: both must say the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specfleet.api.offline import parse
+from specfleet.api.schema import object_schema
+from tests.testbed.api import ensure_control_plane, kubectl_binary
+
+pytestmark = pytest.mark.cluster
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+Document = dict[str, Any]
+
+VALID: Document = {
+    "apiVersion": "specfleet.dev/v1alpha1",
+    "kind": "SpecDeployment",
+    "metadata": {"name": "assistant", "namespace": "default"},
+    "spec": {
+        "engine": {"type": "vLLM", "version": "0.32.0"},
+        "target": {"model": "meta-llama/Llama-3.1-8B-Instruct"},
+        "drafts": [{"name": "ngram", "mode": "NGram"}],
+        "pools": {"replicas": 4},
+        "policy": {"minAcceptancePercent": 30},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An API server with the CRD."""
+
+    kubeconfig: Path
+
+    def kubectl(self, *arguments: str, document: Document | None = None) -> subprocess.CompletedProcess[str]:
+        """One kubectl command, whatever its outcome."""
+        return subprocess.run(
+            [str(kubectl_binary()), *arguments],
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            input=yaml.safe_dump(document) if document is not None else "",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def must(self, *arguments: str, document: Document | None = None) -> str:
+        """The output of a command that has to succeed."""
+        ended = self.kubectl(*arguments, document=document)
+        assert ended.returncode == 0, f"kubectl {' '.join(arguments)}: {ended.stderr}"
+        return ended.stdout
+
+    def try_out(self, document: Document) -> subprocess.CompletedProcess[str]:
+        """What the API server says to the document, strictly, without keeping it."""
+        return self.kubectl(
+            "create", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-", document=document
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    plane = ensure_control_plane(tmp_path_factory.mktemp("schema"))
+    found = Cluster(plane.kubeconfig)
+    found.must("apply", "-f", str(REPOSITORY / "crds"))
+    found.must("wait", "--for=condition=Established", "crd/specdeployments.specfleet.dev", "--timeout=30s")
+    yield found
+    plane.stop()
+
+
+def changed(path: str, value: Any) -> Document:
+    """The valid document with one field set; the path has dots, and numbers for list items."""
+    document = copy.deepcopy(VALID)
+    *parents, last = path.split(".")
+    node: Any = document
+    for part in parents:
+        node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
+    node[last] = value
+    return document
+
+
+def without(path: str) -> Document:
+    """The valid document with one field removed."""
+    document = copy.deepcopy(VALID)
+    *parents, last = path.split(".")
+    node: Any = document
+    for part in parents:
+        node = node[int(part)] if isinstance(node, list) else node[part]
+    del node[last]
+    return document
+
+
+HEADER = {"header": {"name": "x-route", "value": "code"}}
+VOLUME = {"hostPath": {"path": "/srv/models"}}
+
+BROKEN_RULES: dict[str, tuple[Document, str]] = {
+    "name too long": (changed("metadata.name", "a" * 46), "at most 45 characters"),
+    "name with a dot": (changed("metadata.name", "a.b"), "metadata.name must be a DNS label"),
+    "name with a digit first": (changed("metadata.name", "1st"), "metadata.name must be a DNS label"),
+    "no version and no image": (changed("spec.engine", {"type": "vLLM"}), "write engine.version"),
+    "value and valueFrom": (
+        changed(
+            "spec.engine.env", [{"name": "A", "value": "b", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+        ),
+        "write value or valueFrom",
+    ),
+    "valueFrom nothing": (changed("spec.engine.env", [{"name": "A", "valueFrom": {}}]), "write exactly one of secret"),
+    "model is a URL": (changed("spec.target.model", "https://huggingface.co/a/b"), "no URL"),
+    "model goes up": (changed("spec.target.model", "a/b..c"), "no '..'"),
+    "model without owner": (changed("spec.target.model", "llama"), "write the model as owner/name"),
+    "path without a volume": (changed("spec.target.model", "/models/x"), "an absolute path needs a volume source"),
+    "path from the Hub": (
+        changed("spec.target", {"model": "/models/x", "source": {"huggingFace": {}}}),
+        "an absolute path needs a volume source",
+    ),
+    "volume without a path": (changed("spec.target.source", VOLUME), "a volume source is mounted at the path"),
+    "two sources": (
+        changed("spec.target", {"model": "/m/x", "source": {**VOLUME, "persistentVolumeClaim": {"claimName": "c"}}}),
+        "write exactly one of huggingFace",
+    ),
+    "no source": (changed("spec.target.source", {}), "write exactly one of huggingFace"),
+    "claim path is absolute": (
+        changed(
+            "spec.target",
+            {"model": "/m/x", "source": {"persistentVolumeClaim": {"claimName": "c", "path": "/sub"}}},
+        ),
+        "path is relative to the volume's root",
+    ),
+    "host path goes up": (
+        changed("spec.target", {"model": "/m/x", "source": {"hostPath": {"path": "/srv/../etc"}}}),
+        "path holds no '..'",
+    ),
+    "reserved draft name": (changed("spec.drafts.0.name", "router"), "this name is taken by specfleet"),
+    "draft model with NGram": (changed("spec.drafts.0.model", "owner/draft"), "takes no draft model: remove model"),
+    "matches out of order": (changed("spec.drafts.0.ngram", {"minMatch": 5, "maxMatch": 3}), "minMatch must not be"),
+    "minBaseline takes all": (changed("spec.pools.minBaseline", 4), "leave at least one replica for speculation"),
+    "route name twice": (
+        changed("spec.routing.routes", [{"name": "a", "match": [HEADER]}, {"name": "a"}]),
+        "two routes have one name",
+    ),
+    "reserved route name": (changed("spec.routing.routes", [{"name": "other"}]), "the router counts under this name"),
+    "last route with a match": (
+        changed("spec.routing.routes", [{"name": "a", "match": [HEADER]}]),
+        "the last route takes what no other does",
+    ),
+    "two routes without match": (
+        changed("spec.routing.routes", [{"name": "a"}, {"name": "b"}]),
+        "only the last route may be without match",
+    ),
+    "empty match": (
+        changed("spec.routing.routes", [{"name": "a", "match": [{}]}, {"name": "b"}]),
+        "a match needs at least one of",
+    ),
+    "header that is stripped": (
+        changed(
+            "spec.routing.routes",
+            [{"name": "a", "match": [{"header": {"name": "X-Envoy-Retry-On", "value": "x"}}]}, {"name": "b"}],
+        ),
+        "are removed from requests before routes are matched",
+    ),
+    "Enforce without a line": (changed("spec.policy", {}), "needs a line to decide by"),
+    "Enforce with source None": (
+        changed("spec.policy", {"breakEven": {"source": "None"}}),
+        "needs a line to decide by",
+    ),
+    "Fixed without a figure": (
+        changed("spec.policy.breakEven", {"source": "Fixed"}),
+        "write tokensPerStep, for instance",
+    ),
+    "a figure without Fixed": (
+        changed("spec.policy.breakEven", {"source": "None", "tokensPerStep": "1.6"}),
+        "write tokensPerStep, for instance",
+    ),
+    "a break-even below one": (
+        changed("spec.policy.breakEven", {"source": "Fixed", "tokensPerStep": "0.9"}),
+        "tokensPerStep must be between 1 and 33",
+    ),
+    "a block of hours": (changed("spec.policy.block", "2h"), "block must be 1s to 1h"),
+    "a dwell of no time": (changed("spec.policy.dwell", "0s"), "dwell must be 1s to 24h"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_RULES)
+def test_a_broken_rule_is_refused_with_what_to_write_here_and_offline(cluster: Cluster, case: str) -> None:
+    document, words = BROKEN_RULES[case]
+
+    refused = cluster.try_out(document)
+
+    assert refused.returncode != 0
+    assert words in refused.stderr
+    _, findings = parse(document)
+    assert any(words in finding.message for finding in findings), findings
+
+
+def _rules(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        yield from (rule["message"] for rule in node.get("x-kubernetes-validations", ()))
+        for value in node.values():
+            yield from _rules(value)
+
+
+def test_every_rule_of_the_schema_has_a_case_here() -> None:
+    messages = set(_rules(object_schema()))
+
+    untested = {message for message in messages if not any(words in message for _, words in BROKEN_RULES.values())}
+
+    assert untested == set()
+
+
+REFUSED_FIELDS: dict[str, Document] = {
+    "an unknown field": changed("spec.polcy", {}),
+    "an unknown field deep down": changed("spec.routing.routes", [{"name": "a", "speculate": True}]),
+    "an unknown engine": changed("spec.engine.type", "llama.cpp"),
+    "a mode that is not built": changed("spec.drafts.0.mode", "EAGLE3"),
+    "a strategy that is not built": changed("spec.pools.strategy", "External"),
+    "k of 0": changed("spec.drafts.0.tokens", 0),
+    "k of 33": changed("spec.drafts.0.tokens", 33),
+    "k as text": changed("spec.drafts.0.tokens", "4"),
+    "a float": changed("spec.policy.minAcceptancePercent", 30.5),
+    "101 percent": changed("spec.policy.minAcceptancePercent", 101),
+    "one replica": changed("spec.pools.replicas", 1),
+    "two drafts": changed("spec.drafts", [{"name": "a", "mode": "NGram"}, {"name": "b", "mode": "NGram"}]),
+    "no drafts": changed("spec.drafts", []),
+    "a long route name": changed("spec.routing.routes", [{"name": "a" * 17}]),
+    "a name with capitals": changed("spec.routing.routes", [{"name": "Chat"}]),
+    "a duration in words": changed("spec.policy.block", "one minute"),
+    "a number as text": changed("spec.engine.args", {"max-model-len": 8192}),
+    "no target": without("spec.target"),
+    "no policy": without("spec.policy"),
+    "no spec": without("spec"),
+    "an unknown root field": changed("sepc", {}),
+    "another version": changed("apiVersion", "specfleet.dev/v1beta1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_FIELDS)
+def test_a_wrong_field_is_refused_here_and_offline(cluster: Cluster, case: str) -> None:
+    refused = cluster.try_out(REFUSED_FIELDS[case])
+
+    assert refused.returncode != 0, refused.stdout
+    deployment, findings = parse(REFUSED_FIELDS[case])
+    assert deployment is None
+    assert findings
+
+
+ACCEPTED: dict[str, Document] = {
+    "the least": VALID,
+    "a claim": changed(
+        "spec.target", {"model": "/models/x", "source": {"persistentVolumeClaim": {"claimName": "c", "path": "a/b"}}}
+    ),
+    "no accelerator": changed("spec.pools.accelerator", {"resource": ""}),
+    "Observe without a line": changed("spec.policy", {"enforcement": "Observe"}),
+    "a line per route": {
+        **VALID,
+        "spec": {
+            **VALID["spec"],
+            "policy": {},
+            "routing": {
+                "routes": [
+                    {"name": "code", "match": [HEADER, {"model": "code"}], "policy": {"minAcceptancePercent": 40}},
+                    {
+                        "name": "json",
+                        "match": [{"responseFormat": ["json_object"], "tools": False}],
+                        "speculation": "Never",
+                    },
+                    {"name": "chat", "speculation": "Always"},
+                ]
+            },
+        },
+    },
+    "a template of any form": changed("spec.pools.template", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
+    "32 routes": changed(
+        "spec.routing.routes",
+        [
+            *({"name": f"r{n}", "match": [{"header": {"name": "x", "value": str(n)}}] * 16} for n in range(31)),
+            {"name": "rest"},
+        ],
+    ),
+    "env from a field": changed(
+        "spec.engine.env", [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_what_is_right_is_taken_here_and_offline(cluster: Cluster, case: str) -> None:
+    taken = cluster.try_out(ACCEPTED[case])
+
+    assert taken.returncode == 0, taken.stderr
+    deployment, findings = parse(ACCEPTED[case])
+    assert findings == []
+    assert deployment is not None
+
+
+def test_the_server_fills_in_what_the_models_have_as_defaults(cluster: Cluster) -> None:
+    stored = json.loads(cluster.try_out(VALID).stdout)
+
+    written, _ = parse(VALID)
+    filled, findings = parse({key: value for key, value in stored.items() if key != "status"})
+
+    assert findings == []
+    assert written is not None
+    assert filled is not None
+    assert filled.spec == written.spec
+    assert stored["spec"]["policy"]["dwell"] == "10m"
+    assert stored["spec"]["routing"]["routes"] == [{"name": "default", "speculation": "Auto"}]
+    assert stored["status"] == {"observedGeneration": -1}
+
+
+def test_an_applied_object_shows_no_difference_and_kubectl_shows_its_columns(cluster: Cluster) -> None:
+    document = changed("metadata.name", "shown")
+    cluster.must("apply", "-f", "-", document=document)
+
+    assert cluster.kubectl("diff", "-f", "-", document=document).returncode == 0
+    cluster.must("apply", "-f", "-", document=document)
+    head, row = cluster.must("get", "specdep", "shown", "-o", "wide").splitlines()
+    assert head.split() == ["NAME", "READY", "MODE", "ACCEPTANCE", "AGE", "ENGINE", "DRAFT", "REPLICAS"]
+    assert row.split()[-3:] == ["vLLM", "NGram", "4"]
+    assert "specdeployment.specfleet.dev/shown" in cluster.must("get", "specfleet", "-o", "name")
+    assert "ACCEPTANCE" in cluster.must("get", "specdeployments").splitlines()[0]
+    assert "REPLICAS" not in cluster.must("get", "specdeployments").splitlines()[0]
+
+
+def test_status_is_apart_from_spec(cluster: Cluster) -> None:
+    cluster.must("apply", "-f", "-", document=changed("metadata.name", "apart"))
+    status = {
+        "status": {
+            "observedGeneration": 1,
+            "summary": {"mode": "1/1 speculative", "acceptance": "61%"},
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "Available",
+                    "message": "Both pools and the router serve.",
+                    "lastTransitionTime": "2026-11-29T09:12:04Z",
+                    "observedGeneration": 1,
+                }
+            ],
+        }
+    }
+
+    cluster.must("patch", "specdep", "apart", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+
+    row = cluster.must("get", "specdep", "apart").splitlines()[1]
+    assert row.split()[:5] == ["apart", "True", "1/1", "speculative", "61%"]
+    stored = json.loads(cluster.must("get", "specdep", "apart", "-o", "json"))
+    assert stored["metadata"]["generation"] == 1
+
+
+def test_explain_has_a_sentence_for_every_field_of_spec(cluster: Cluster) -> None:
+    def fields(node: Document, path: str) -> Iterator[str]:
+        for name, sub in node.get("properties", {}).items():
+            if not sub.get("description"):
+                yield f"{path}.{name}"
+            yield from fields(sub.get("items", sub), f"{path}.{name}")
+
+    assert list(fields(object_schema()["properties"]["spec"], "spec")) == []
+    assert "k, the tokens drafted a round" in cluster.must("explain", "specdeployment.spec.drafts.tokens")
