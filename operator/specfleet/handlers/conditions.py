@@ -77,7 +77,7 @@ def invalid(
     kept = " What runs from the last valid spec goes on." if running else ""
     said = {
         ConditionType.READY: Said("False", Reason.SPEC_INVALID, message + kept),
-        ConditionType.RECONCILING: Said("False", Reason.UP_TO_DATE, "Nothing can be done with this spec."),
+        ConditionType.RECONCILING: Said("False", Reason.SPEC_INVALID, "Nothing can be done with this spec."),
         ConditionType.STALLED: Said("True", Reason.SPEC_INVALID, message),
         ConditionType.VALID: Said("False", first.reason, message),
     }
@@ -143,10 +143,14 @@ def _reconciling(
 ) -> Said:
     done = Said("False", Reason.UP_TO_DATE, "The last change of spec is in force.")
     old = next((c for c in before.conditions if c.type == ConditionType.RECONCILING), None)
-    if old is not None and old.status == "False" and old.observed_generation == generation and not troubles.taken:
-        return done
     if troubles.taken:
         return Said("False", Reason.NAME_TAKEN, "It goes on when the name is free.")
+    if (
+        old is not None
+        and (old.status, old.reason) == ("False", Reason.UP_TO_DATE)
+        and old.observed_generation == generation
+    ):
+        return done
     if state.rolled_out and not pending:
         return done
     waiting = [f"{one.name} {one.ready} of {one.desired}" for one in state.workloads if not one.rolled_out]

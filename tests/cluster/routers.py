@@ -1,0 +1,105 @@
+"""Routers of the fake kubelet: what Envoy answers on its read-only port, on loopback addresses of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+_HOSTS = count(10)
+
+
+def free_port() -> int:
+    """A port that is free on loopback now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def served_of(routes: dict[str, str]) -> dict[str, Any]:
+    """What a router with this ConfigMap answers to GET /served: the direct response in its route table."""
+    found = [
+        text for text in _strings(yaml.safe_load(routes["rds.yaml"])) if text.startswith("{") and "version" in text
+    ]
+    answers = [json.loads(text) for text in found]
+    bodies = [one for one in answers if isinstance(one, dict) and {"version", "routes"} <= one.keys()]
+    assert len(bodies) == 1, f"expected one served body in rds.yaml, found {len(bodies)}"
+    body = bodies[0]
+    assert isinstance(body, dict)
+    return body
+
+
+def _strings(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        return [text for value in node.values() for text in _strings(value)]
+    if isinstance(node, list):
+        return [text for value in node for text in _strings(value)]
+    return [node] if isinstance(node, str) else []
+
+
+class Router:
+    """One router: its counters and the table that it serves. Close it."""
+
+    def __init__(self, port: int) -> None:
+        self.address = f"127.0.2.{next(_HOSTS) % 240 + 1}"
+        self.served: dict[str, Any] | None = None
+        self.counters: dict[str, int] = {}
+        self.loads: list[tuple[float, str]] = []
+        self._started = time.time()
+        router = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                status, body = router.answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None:
+                """Tests print nothing."""
+
+        self._server = ThreadingHTTPServer((self.address, port), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def answer(self, target: str) -> tuple[int, bytes]:
+        """Status and body of a GET."""
+        url = urlsplit(target)
+        if url.path == "/served" and self.served is not None:
+            return 200, json.dumps(self.served).encode()
+        if url.path == "/stats":
+            wanted = re.compile(parse_qs(url.query)["filter"][0])
+            known = {"server.uptime": int(time.time() - self._started), **self.counters}
+            stats: list[dict[str, Any]] = [
+                {"name": name, "value": value} for name, value in known.items() if wanted.search(name)
+            ]
+            return 200, json.dumps({"stats": [*stats, {"histograms": {}}]}).encode()
+        return 404, b""
+
+    def load(self, routes: dict[str, str]) -> None:
+        """Take over the files of the ConfigMap, as Envoy does when the kubelet has synced the volume."""
+        self.served = served_of(routes)
+        self.loads.append((time.time(), self.served["version"]))
+
+    def count(self, route: str, pool: str, **counts: int) -> None:
+        """Add to counters of answers of `pool` that were meant for it."""
+        for counter, value in counts.items():
+            labels = f"route.{route}.pool.{pool}.intended.{pool}"
+            name = f"specfleet.{counter}.{labels}"
+            self.counters[name] = self.counters.get(name, 0) + value
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
