@@ -35,7 +35,11 @@ RUN command -v python3 >/dev/null \
 COPY --from=build /opt/specfleet /opt/specfleet
 COPY LICENSE /usr/share/doc/specfleet/LICENSE
 
+# A name and a home, as the user has no entry in /etc/passwd (nor has the one that a cluster may choose instead).
 ENV PATH=/opt/specfleet/bin:/usr/local/bin:/usr/bin:/bin \
+    HOME=/tmp \
+    USER=specfleet \
+    LOGNAME=specfleet \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
 
