@@ -1,8 +1,8 @@
-"""Record streams of the real engine for the replay tests: `python -m tests.envoy.record` writes tests/envoy/recordings/.
+"""Record streams of the real engine for the replay tests: `python -m tests.envoy.record` fills recordings/ beside it.
 
 vLLM 0.32 on CPU serves the small real model with n-gram drafts at temperature 0, first without the per-request figures
-(NAME.plain.sse, and NAME.usage.sse where the client asks for usage), then with them (NAME.figures.sse). The first two are
-what a client must get through the router; the third is what the engine sends under our flags.
+(NAME.plain.sse, and NAME.usage.sse where the client asks for usage), then with them (NAME.figures.sse). The first two
+are what a client must get through the router; the third is what the engine sends under our flags.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any]]] = {
         "/v1/chat/completions",
         {
             "messages": [
-                {"role": "user", "content": "naïve café – \U0001f600 \U0001f680 \U0001f600 \U0001f680 \U0001f600"}
+                {"role": "user", "content": "naïve café: \U0001f600 \U0001f680 \U0001f600 \U0001f680 \U0001f600"}
             ],
             "max_tokens": 24,
         },

@@ -13,7 +13,9 @@ class Filter:
     """filter.lua, loaded once."""
 
     def __init__(self) -> None:
-        self._lua = luajit21.LuaRuntime(encoding=None, unpack_returned_tuples=True)
+        # types-lupa knows neither the arguments nor the tables of a runtime that works in bytes.
+        runtime: Any = luajit21.LuaRuntime
+        self._lua = runtime(encoding=None, unpack_returned_tuples=True)
         self._lua.execute(bootstrap_files()["filter.lua"].encode())
         self._own: Any = self._lua.globals()[b"specfleet"]
 
