@@ -57,7 +57,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 
 .PHONY: test-unit
 test-unit: .venv tool-helm tool-kubectl ## pure units, and the chart as Helm renders it
-	$(PYTEST) tests/unit -m "not envoy and not engine and not cluster and not node"
+	$(PYTEST) tests --ignore=tests/render --ignore=tests/node -m "not envoy and not engine and not cluster and not node"
 
 .PHONY: test-render
 test-render: .venv bed-vllm ## golden files of what is rendered; command lines against vLLM's own parser
@@ -69,7 +69,7 @@ test-envoy: .venv tool-envoy ## the router's configuration in a real Envoy, on l
 
 .PHONY: test-cluster
 test-cluster: .venv tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm ## API, operator and chart on a real API server
-	$(PYTEST) tests/cluster -m cluster
+	$(PYTEST) tests -m cluster
 
 .PHONY: test-node-smoke
 test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's script, with a shorter load, on a whole node
