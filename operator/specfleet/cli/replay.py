@@ -11,10 +11,10 @@ from typing import Annotated, Any, TextIO
 
 import typer
 import yaml
-from pydantic import ValidationError
 
-from specfleet.api.base import duration
-from specfleet.api.v1alpha1 import Enforcement, Policy
+from specfleet.api import offline
+from specfleet.api.findings import Finding
+from specfleet.api.v1alpha1 import API_VERSION, KIND, Policy
 from specfleet.decision.policy import route_config
 from specfleet.decision.rule import Block, RouteConfig, RouteState, Verdict, start, step
 from specfleet.decision.state import MAX_TIME
@@ -53,7 +53,7 @@ def read_policy(text: str) -> Policy:
     """The policy in `text`, checked as the API server would. Raises PolicyError."""
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise PolicyError(f"the policy is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         found = "nothing" if document is None else type(document).__name__
@@ -63,44 +63,29 @@ def read_policy(text: str) -> Policy:
             raise PolicyError(
                 f"expected the fields of spec.policy themselves: write what stands under {wrapper}: alone"
             )
-    try:
-        policy = Policy.model_validate_json(json.dumps(document, default=str))
-    except ValidationError as error:
-        raise PolicyError("; ".join(_finding(item) for item in error.errors())) from None
-    except ValueError as error:
-        raise PolicyError(f"the policy cannot be read: {error}") from None
-    findings = list(_between_fields(policy))
-    if findings:
-        raise PolicyError("; ".join(findings))
-    return policy
+    # Around the policy stands the least SpecDeployment, so that the schema and its rules stay in one place.
+    deployment, findings = offline.parse({**_AROUND, "spec": {**_AROUND["spec"], "policy": document}})
+    if deployment is None:
+        raise PolicyError("; ".join(_said(finding) for finding in findings))
+    return deployment.spec.policy
 
 
-def _finding(item: Any) -> str:
-    path = ".".join(str(part) for part in item["loc"]) or "policy"
-    if item["type"] == "extra_forbidden":
-        return f"{path}: no such field"
-    text = repr(item["input"])
-    if len(text) > _SHOWN:
-        text = text[:_SHOWN] + "..."
-    return f"{path}: {item['msg']}, found {text}"
+_AROUND: dict[str, Any] = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "metadata": {"name": "replay"},
+    "spec": {
+        "engine": {"type": "vLLM", "version": "0.32.0"},
+        "target": {"model": "any/model"},
+        "drafts": [{"name": "ngram", "mode": "NGram"}],
+        "pools": {"replicas": 2},
+    },
+}
 
 
-def _between_fields(policy: Policy) -> Iterator[str]:
-    """What the API server checks by CEL rules."""
-    line = policy.break_even
-    if line is not None and (line.source == "Fixed") != (line.tokens_per_step is not None):
-        yield 'breakEven: write tokensPerStep, for instance "1.60", with source Fixed, and only there'
-    if line is not None and line.tokens_per_step is not None and not 1.0 <= float(line.tokens_per_step) <= 33.0:
-        yield "breakEven.tokensPerStep: must be between 1 and 33: no decode step yields less than one token"
-    no_line = policy.min_acceptance_percent is None and (line is None or line.source == "None")
-    if no_line and policy.enforcement is Enforcement.ENFORCE:
-        yield (
-            "enforcement Enforce needs a line to decide by: write minAcceptancePercent, for instance 40, "
-            'or breakEven: {source: Fixed, tokensPerStep: "1.60"}, or enforcement: Observe'
-        )
-    for name, text, most in (("block", policy.block, 3600.0), ("dwell", policy.dwell, 86400.0)):
-        if not 1.0 <= duration(text).total_seconds() <= most:
-            yield f"{name}: must be 1s to {int(most // 3600)}h, found {text}"
+def _said(finding: Finding) -> str:
+    path = finding.path.removeprefix("spec.policy").lstrip(".")
+    return f"{path}: {finding.message}" if path else finding.message
 
 
 def _answers(lines: Iterable[str], config: RouteConfig) -> Iterator[str]:

@@ -162,11 +162,11 @@ def _closed(state: LineState, line: Line, counts: Gathered, pool: Pool) -> LineS
         requests=counts.requests,
         evidence=rounded(min(counts.steps / per_request, counts.requests)),
     )
-    scale = 1.0 if line == "BreakEven" else float(state.draft_tokens)
-    variance = rounded(_learned_variance(state, block, scale))
+    per_ratio = scale(line, state.draft_tokens)
+    variance = rounded(_learned_variance(state, block, per_ratio))
     score, requests, span = state.score, state.requests, min(state.span + 1, KEPT_BLOCKS)
     if state.value is not None:
-        gain = _gain(1.0 + scale * block.ratio, state.value, variance, block.evidence, pool)
+        gain = _gain(1.0 + per_ratio * block.ratio, state.value, variance, block.evidence, pool)
         threshold = THRESHOLD[pool]
         score = rounded(min(max(state.score + gain, 0.0), 1.5 * threshold))
         requests = rounded(state.requests + block.evidence) if score > 0.0 else 0.0
@@ -183,12 +183,17 @@ def _closed(state: LineState, line: Line, counts: Gathered, pool: Pool) -> LineS
     )
 
 
-def _learned_variance(state: LineState, block: Closed, scale: float) -> float:
+def scale(line: Line, draft_tokens: int) -> float:
+    """What a block's ratio counts in tokens per step: x = 1 + A/R, or 1 + k A/D."""
+    return 1.0 if line == "BreakEven" else float(draft_tokens)
+
+
+def _learned_variance(state: LineState, block: Closed, per_ratio: float) -> float:
     """v: the variance of x that one request brings, from blocks a few minutes apart (a level shift passes by)."""
     if len(state.recent) < LOOK_BACK:
         return state.variance
     earlier = state.recent[-LOOK_BACK]
-    difference = scale * (block.ratio - earlier.ratio)
+    difference = per_ratio * (block.ratio - earlier.ratio)
     news = difference**2 / (1.0 / block.evidence + 1.0 / earlier.evidence)
     news = min(news, 9.0 * state.variance)
     learned = state.variance + LEARNING * (news - state.variance)

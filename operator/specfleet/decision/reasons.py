@@ -46,8 +46,8 @@ class Reason(StrEnum):
 
 
 SENTENCES: dict[Reason, str] = {
-    Reason.PAYS: "Speculation is on and what was counted says that it pays.",
-    Reason.GATHERING: "Speculation is on; fewer than 20 requests were counted, too few to judge.",
+    Reason.PAYS: "Speculation is on, and nothing that was counted speaks against it.",
+    Reason.GATHERING: "Speculation is on; what was counted is too little to say whether it pays.",
     Reason.NO_EVIDENCE: "Nothing was counted yet: no finished request of this route carried acceptance figures.",
     Reason.BELOW_ACCEPTANCE: "Speculation is off: too few drafted tokens were accepted (minAcceptancePercent).",
     Reason.BELOW_BREAK_EVEN: "Speculation is off: a decode step yielded too few tokens to pay (breakEven).",

@@ -269,6 +269,16 @@ def _phase(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room
     return Phase.EXPLORING if state.percent > 0 else Phase.SETTLED
 
 
+def _doubted(state: RouteState, line: Line) -> bool:
+    """Whether the evidence leans against speculation, and the figures that are shown do too."""
+    known = state.line(line)
+    pooled = evidence.estimate(known.window)
+    if known.value is None or pooled is None or known.score == 0.0:
+        return False
+    x = 1.0 + evidence.scale(line, known.draft_tokens) * pooled[0]
+    return x < evidence.MID["speculative"] * known.value
+
+
 def _reason(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room: bool) -> Reason:
     if no_room:
         return Reason.NO_ROOM_TO_MOVE
@@ -283,7 +293,8 @@ def _reason(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_roo
     if state.mode == "speculative":
         if counted == 0:
             return Reason.NO_EVIDENCE
-        return Reason.PAYS if counted >= evidence.MIN_REQUESTS else Reason.GATHERING
+        enough = counted >= evidence.MIN_REQUESTS and not any(_doubted(state, line) for line in LINES)
+        return Reason.PAYS if enough else Reason.GATHERING
     if state.cause is not None:
         return Reason.BELOW_ACCEPTANCE if state.cause == "Acceptance" else Reason.BELOW_BREAK_EVEN
     if state.percent == 0 and state.served == "baseline":

@@ -85,6 +85,30 @@ def test_a_route_that_stops_paying_goes_off_within_ten_minutes_and_says_why() ->
     assert verdict.next_look_at == route.now + 600.0
 
 
+def test_evidence_against_that_is_not_enough_yet_is_told_as_such() -> None:
+    route = Route(STARTS_ON)
+    route.minutes(12, tokens_per_step=2.0)
+    verdict = route.minutes(3, tokens_per_step=1.0)
+    assert (verdict.pool, verdict.reason) == ("speculative", Reason.GATHERING)
+    assert "of 9.2 towards off" in verdict.message
+
+
+def test_the_worked_example_of_the_manual() -> None:
+    """30 requests of 6,000 decode tokens, 800 of them accepted drafts, at a break-even of 1.60."""
+    route = Route(STARTS_ON)
+    scores = []
+    for _ in range(5):
+        route._step(Block(route.now + 60.0, 6000, 800, 20_800, 30, share=1.0), 60.0, None, None)
+        assert route.last.evidence is not None
+        scores.append(route.last.evidence.score)
+    assert scores == pytest.approx([1.84, 3.68, 5.52, 7.36, 0.0])
+    assert route.last.pool == "baseline"
+    near = Route(STARTS_ON)
+    near._step(Block(near.now + 60.0, 6000, 2000, 16_000, 30, share=1.0), 60.0, None, None)
+    assert near.last.evidence is not None
+    assert near.last.evidence.score == pytest.approx(0.472, abs=0.001)
+
+
 def test_no_single_block_decides_however_bad_it_is() -> None:
     route = Route(STARTS_ON)
     route.minutes(12, tokens_per_step=2.0)
