@@ -103,7 +103,7 @@ class SpecDeploymentStatus(Model):
     observed_generation: int = Field(-1, description="Generation of the spec that was last seen; -1 before the first.")
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
-        description="Ready, Reconciling, Stalled, Valid, MetricsAvailable, SpeculationActive, CapacitySufficient, Moving.",
+        description="Ready, Reconciling, Stalled, and what they rest on.",
         json_schema_extra=_map_by("type"),
     )
     endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")

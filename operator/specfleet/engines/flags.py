@@ -6,7 +6,7 @@ It takes abbreviations, `_` for `-`, `=`, and dotted keys for members of a JSON 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,10 +81,15 @@ class Stray:
 
 
 class FlagTable:
-    """The flags that one release knows."""
+    """The flags that one release knows.
 
-    def __init__(self, flags: Iterable[Flag]) -> None:
+    Args:
+        attached: spellings whose value is written right behind them (`-O3`), and the flag that each stands for.
+    """
+
+    def __init__(self, flags: Iterable[Flag], attached: Mapping[str, str]) -> None:
         self._by_spelling = {spelling: flag for flag in flags for spelling in flag.spellings}
+        self._attached = attached
 
     def resolve(self, spelling: str) -> tuple[Flag | Unresolved, tuple[str, ...]]:
         """The flag of one spelling as argparse finds it: exact, else the one that it abbreviates.
@@ -107,6 +112,9 @@ class FlagTable:
 
     def given(self, word: str, path: str) -> Given:
         """Reads one word that begins with a dash; its value is only what follows `=`."""
+        for short, full in self._attached.items():
+            if word.startswith(short) and not word.startswith("--"):
+                return Given(self._by_spelling[full], short, full, word[len(short) :].lstrip("=") or None, (), path)
         head, value = _split(word)
         flag, spellings = self.resolve(head)
         if flag is Unresolved.UNKNOWN and not head.startswith("--") and head[:2] in self._by_spelling:
@@ -177,6 +185,7 @@ def parse_table(text: str) -> tuple[Flag, ...]:
     return tuple(flags)
 
 
-def of_release(flags: Iterable[Flag], release: Minor) -> FlagTable:
+def of_release(flags: Iterable[Flag], release: Minor, attached: Mapping[str, str]) -> FlagTable:
     """The flags that a release knows."""
-    return FlagTable(flag for flag in flags if flag.since <= release and (flag.until is None or release <= flag.until))
+    known = (flag for flag in flags if flag.since <= release and (flag.until is None or release <= flag.until))
+    return FlagTable(known, attached)

@@ -177,4 +177,4 @@ def all_flags() -> tuple[Flag, ...]:
 @lru_cache(maxsize=16)
 def flags_of(release: Minor) -> FlagTable:
     """Flags of one release; of a release newer than the table, those of the newest known."""
-    return of_release(all_flags(), min(release, NEWEST))
+    return of_release(all_flags(), min(release, NEWEST), {"-O": "--optimization-level"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from specfleet.api.v1alpha1 import Initial, Route, RouteMatch, SpecDeployment, S
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.registry import engine_module
 from specfleet.render.meta import content_hash
-from specfleet.routing.files import routes_files
+from specfleet.routing.clusters import clusters
 from specfleet.routing.plan import Match, PoolPlan, RoutePlan, RouterPlan
+from specfleet.routing.table import route_table
 
 ROUTER_REPLICAS = 2
 
@@ -32,7 +34,7 @@ def requests_per_router(max_sequences: int, replicas: int) -> int:
 def router_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> RouterPlan:
     """The plan for these weights (route -> percent of speculation; a route that is missing gets its initial share).
 
-    Its version is a hash of the files that the routers read, so equal files have equal versions.
+    Its version is a hash of all that the routers read, so equal tables have equal versions.
 
     Raises:
         ValueError: the object has errors, or a weight is out of range.
@@ -52,8 +54,7 @@ def router_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> Route
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
     )
-    files = routes_files(plan)
-    return replace(plan, version=content_hash(*(files[name] for name in sorted(files))))
+    return replace(plan, version=content_hash(json.dumps([clusters(plan), route_table(plan)])))
 
 
 def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> PoolPlan:

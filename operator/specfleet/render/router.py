@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from specfleet.api.names import (
     ANNOTATION_BOOTSTRAP,
     labels,
@@ -27,13 +29,25 @@ _LOCKED_DOWN: Manifest = {
 }
 
 
+@lru_cache(maxsize=1)
+def _bootstrap() -> dict[str, str]:
+    """The same for every SpecDeployment, and not cheap to write."""
+    return bootstrap_files()
+
+
+@lru_cache(maxsize=1)
+def _bootstrap_hash() -> str:
+    files = _bootstrap()
+    return content_hash(*(files[name] for name in sorted(files)))
+
+
 def bootstrap_config_map(deployment: SpecDeployment, owner: OwnerRef | None) -> Manifest:
     """Bootstrap and filter: the same for every SpecDeployment, whatever its routes."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(deployment, router_object(deployment.name), "router", owner),
-        "data": bootstrap_files(),
+        "data": dict(_bootstrap()),
     }
 
 
@@ -50,7 +64,6 @@ def routes_config_map(deployment: SpecDeployment, plan: RouterPlan, owner: Owner
 def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, owner: OwnerRef | None) -> Manifest:
     """Two router pods; none leaves before its successor is ready and its requests have ended."""
     match_labels = selector(deployment.name, "router")
-    files = bootstrap_files()
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -65,7 +78,7 @@ def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, ow
                 "metadata": {
                     "labels": labels(deployment.name, "router"),
                     # Envoy reads its bootstrap once: another one has to roll the pods.
-                    "annotations": {ANNOTATION_BOOTSTRAP: content_hash(*(files[name] for name in sorted(files)))},
+                    "annotations": {ANNOTATION_BOOTSTRAP: _bootstrap_hash()},
                 },
                 "spec": {
                     "serviceAccountName": service_account_object(deployment.name),

@@ -1,0 +1,50 @@
+"""The golden fixtures: a SpecDeployment in, all its objects out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specfleet.api.names import ANNOTATION_BOOTSTRAP
+from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.cli.render import manifest_yaml
+from specfleet.render.objects import render_all
+from specfleet.settings import OperatorSettings
+
+FIXTURES = Path(__file__).resolve().parent
+SETTINGS = OperatorSettings(
+    router_image="registry.example/envoy:1.40.0",
+    operator_image="registry.example/specfleet:0.1.0",
+    allow_host_path=True,
+    watch_namespaces=[],
+)
+
+
+def case_folders() -> list[Path]:
+    """One folder per engine, release and variant."""
+    return sorted(path.parent for path in FIXTURES.glob("*/*/*/cr.yaml"))
+
+
+def case_name(folder: Path) -> str:
+    """Such as `vllm/0.32/ngram`."""
+    return str(folder.relative_to(FIXTURES))
+
+
+def read_deployment(folder: Path) -> SpecDeployment:
+    """The fixture's SpecDeployment."""
+    return SpecDeployment.parse(yaml.safe_load((folder / "cr.yaml").read_text()))
+
+
+def golden_text(folder: Path) -> str:
+    """What `objects.yaml` should hold: everything but the bootstrap, which is one constant and has tests of its own."""
+    return manifest_yaml([_without_bootstrap(manifest) for manifest in render_all(read_deployment(folder), SETTINGS)])
+
+
+def _without_bootstrap(manifest: dict[str, Any]) -> dict[str, Any]:
+    if manifest["kind"] == "ConfigMap" and manifest["metadata"]["name"].endswith("-router"):
+        return {**manifest, "data": dict.fromkeys(manifest["data"], "constant")}
+    if manifest["kind"] == "Deployment" and manifest["metadata"]["name"].endswith("-router"):
+        manifest["spec"]["template"]["metadata"]["annotations"][ANNOTATION_BOOTSTRAP] = "hash of the bootstrap"
+    return manifest

@@ -1,0 +1,75 @@
+"""Asks vLLM's own code. Runs in a Python that has vLLM, not in ours: `PYTHON read_vllm_parser.py < question.json`.
+
+The question is `{"commands": [[argument, ...], ...], "configs": [speculative config, ...]}`; the answer, on standard
+output, has vLLM's version, its flags, and for each command and config what came of it.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+with contextlib.redirect_stdout(sys.stderr):
+    import vllm
+    from vllm.config import ParallelConfig, SpeculativeConfig
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    try:
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    except ModuleNotFoundError:  # 0.33 has it elsewhere
+        from vllm.entrypoints.common.cli_args import make_arg_parser
+
+
+def flags(parser: argparse.ArgumentParser) -> list:
+    """Spellings and arity of every flag."""
+    arity = {"None": "one", "0": "none", "+": "many", "*": "many", "?": "optional"}
+    return [[action.option_strings, arity[str(action.nargs)]] for action in parser._actions if action.option_strings]
+
+
+def parsed(arguments: list) -> dict:
+    """What `vllm serve` makes of its arguments, or its error."""
+    parser = make_arg_parser(FlexibleArgumentParser())
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            namespace = parser.parse_args(arguments)
+    except SystemExit:
+        return {"error": said.getvalue()}
+    except Exception as problem:
+        return {"error": f"{type(problem).__name__}: {problem}"}
+    return {"values": {name: value if _plain(value) else str(value) for name, value in vars(namespace).items()}}
+
+
+def _plain(value: object) -> bool:
+    return isinstance(value, (str, int, float, bool, list, dict, type(None)))
+
+
+def configured(config: dict) -> dict:
+    """Whether the release's SpeculativeConfig takes these keys and values."""
+    # n-gram drafts take the target's own configuration, which needs no files for these checks.
+    model = SimpleNamespace(max_model_len=8192, verify_with_parallel_config=lambda _: None)
+    try:
+        SpeculativeConfig(**config, target_model_config=model, target_parallel_config=ParallelConfig())
+    except Exception as problem:
+        return {"error": f"{type(problem).__name__}: {problem}"}
+    return {"values": config}
+
+
+def main() -> None:
+    """Answers one question."""
+    question = json.load(sys.stdin)
+    with contextlib.redirect_stdout(sys.stderr):
+        answer = {
+            "version": vllm.__version__,
+            "flags": flags(make_arg_parser(FlexibleArgumentParser())),
+            "keys": [field.name for field in dataclasses.fields(SpeculativeConfig) if field.init],
+            "commands": [parsed(command) for command in question["commands"]],
+            "configs": [configured(config) for config in question["configs"]],
+        }
+    json.dump(answer, sys.stdout, default=str)
+
+
+main()

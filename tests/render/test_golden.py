@@ -1,0 +1,127 @@
+"""What is rendered, down to the last field."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from specfleet.api.findings import errors
+from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.render.meta import OwnerRef
+from specfleet.render.objects import render_all
+from specfleet.render.validate import validate, validate_document
+from tests.render.cases import SETTINGS, case_folders, case_name, golden_text, read_deployment
+
+FOLDERS = pytest.mark.parametrize("folder", case_folders(), ids=case_name)
+Document = dict[str, Any]
+
+
+@FOLDERS
+def test_the_objects_are_those_of_the_golden_file(folder: Path) -> None:
+    assert golden_text(folder) == (folder / "objects.yaml").read_text(), "run python -m tests.render.regenerate"
+
+
+@FOLDERS
+def test_the_fixture_is_valid(folder: Path) -> None:
+    deployment, findings = validate_document(yaml.safe_load((folder / "cr.yaml").read_text()), SETTINGS)
+
+    assert errors(findings) == []
+    assert deployment is not None
+
+
+def deployments(objects: list[Document]) -> dict[str, Document]:
+    """Pod templates by name of the Deployment."""
+    return {item["metadata"]["name"]: item["spec"]["template"] for item in objects if item["kind"] == "Deployment"}
+
+
+@FOLDERS
+def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> None:
+    deployment = read_deployment(folder)
+    draft = deployment.spec.draft.name
+    templates = deployments(render_all(deployment, SETTINGS))
+
+    baseline = yaml.safe_dump(templates[f"{deployment.name}-baseline"])
+    speculative: Document = copy.deepcopy(templates[f"{deployment.name}-{draft}"])
+    arguments = speculative["spec"]["containers"]
+    engine = next(container for container in arguments if container["name"] == "engine")
+    added = [word for word in engine["args"] if "spec" in word.split("=")[0]]
+    engine["args"] = [word for word in engine["args"] if word not in added]
+
+    assert [word.split("=")[0] for word in added] == ["--speculative-config", "--per-request-spec-decode-metrics"]
+    assert (
+        yaml.safe_dump(speculative).replace(f"specfleet.dev/pool: {draft}", "specfleet.dev/pool: baseline") == baseline
+    )
+
+
+ROUTING_AND_POLICY_EDITS: tuple[Document, ...] = (
+    {"routing": {"routes": [{"name": "only"}]}},
+    {"routing": {"maxRequestBytes": "1Mi", "tenantHeader": "x-other", "routes": [{"name": "rest"}]}},
+    {"policy": {"enforcement": "Observe"}},
+    {"policy": {"minAcceptancePercent": 90, "initial": "Baseline", "block": "5s", "dwell": "1h"}},
+)
+
+
+@FOLDERS
+@pytest.mark.parametrize("edit", ROUTING_AND_POLICY_EDITS, ids=["routes", "limits", "observe", "policy"])
+def test_no_change_of_routing_or_policy_changes_a_pod_template(folder: Path, edit: Document) -> None:
+    before = yaml.safe_load((folder / "cr.yaml").read_text())
+    after = {**before, "spec": {**before["spec"], **edit}}
+
+    first = render_all(SpecDeployment.parse(before), SETTINGS)
+    second = render_all(SpecDeployment.parse(after), SETTINGS)
+
+    assert deployments(second) == deployments(first)
+    names = [item["metadata"]["name"] for one, item in zip(first, second, strict=True) if one != item]
+    assert set(names) <= {f"{before['metadata']['name']}-routes"}
+
+
+@FOLDERS
+def test_a_switch_and_a_resize_change_one_config_map_and_no_router(folder: Path) -> None:
+    deployment = read_deployment(folder)
+    movable = next(route.name for route in deployment.spec.routing.routes if route.speculation == "Auto")
+
+    def rendered(weight: int) -> dict[str, Document]:
+        objects = render_all(deployment, SETTINGS, {movable: weight})
+        return {f"{item['kind']}/{item['metadata']['name']}": item for item in objects}
+
+    before, after = rendered(0), rendered(100)
+
+    assert [name for name in before if before[name] != after[name]] == [f"ConfigMap/{deployment.name}-routes"]
+
+
+def test_a_resize_changes_replicas_and_breakers_but_no_pod_template() -> None:
+    document = yaml.safe_load((case_folders()[0] / "cr.yaml").read_text())
+    larger = copy.deepcopy(document)
+    larger["spec"]["pools"]["replicas"] = 40
+
+    first = render_all(SpecDeployment.parse(document), SETTINGS)
+    second = render_all(SpecDeployment.parse(larger), SETTINGS)
+
+    assert deployments(second) == deployments(first)
+    changed = [item["metadata"]["name"] for one, item in zip(first, second, strict=True) if one != item]
+    assert changed == ["assistant-routes", "assistant-baseline", "assistant-ngram"]
+
+
+def test_every_object_carries_its_owner_where_there_is_one_and_none_offline() -> None:
+    deployment = read_deployment(case_folders()[0])
+
+    owned = render_all(deployment, SETTINGS, {}, OwnerRef("assistant", "1234"), with_pod_monitor=True)
+    offline = render_all(deployment, SETTINGS)
+
+    assert {item["metadata"]["ownerReferences"][0]["uid"] for item in owned} == {"1234"}
+    assert owned[-1]["kind"] == "PodMonitor"
+    assert all("ownerReferences" not in item["metadata"] for item in offline)
+
+
+def test_nothing_is_rendered_from_an_object_with_errors() -> None:
+    document = yaml.safe_load((case_folders()[0] / "cr.yaml").read_text())
+    document["spec"]["engine"]["args"] = {"speculative-config": "{}"}
+    deployment = SpecDeployment.parse(document)
+
+    with pytest.raises(ValueError, match="specfleet sets --speculative-config"):
+        render_all(deployment, SETTINGS)
+    assert errors(validate(deployment, SETTINGS))
