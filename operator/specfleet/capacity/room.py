@@ -22,7 +22,7 @@ def room(
     Args:
         active: requests in flight by pool, as each router counts them.
         route_active: requests of the route in flight, over all routers. Some of them may be in the receiving pool
-            already; they are counted twice, so that the answer errs on the careful side.
+            already and are counted twice, but no pool can get more than what is in flight in both.
         limits: requests in flight that all routers together let through, by pool. A pool without a limit has room.
         baseline_ready, speculative_ready: whether the pool has a ready pod; without one it has no room while the other
             pool serves. With none ready anywhere nothing is served, and a decision costs nobody anything.
@@ -34,7 +34,8 @@ def room(
 
     def fits(pool: str) -> bool:
         limit = limits.get(pool)
-        return limit is None or totals.get(pool, 0) + route_active <= limit
+        expected = min(totals.get(pool, 0) + route_active, max(sum(totals.values()), route_active))
+        return limit is None or expected <= limit
 
     return Room(
         to_baseline=(baseline_ready or not speculative_ready) and fits(BASELINE_POOL),

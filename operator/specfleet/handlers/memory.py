@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from specfleet.decision.rule import Block, RouteState
@@ -28,6 +28,7 @@ class Memory:
         samples: last good reading by router pod uid.
         rejected_base: routes_rejected of each router when its table was last the wanted one.
         served: last answer of each router pod, by uid.
+        silent_until: when a router that did not answer is asked again, by uid.
         verified: hashes of owned objects that were found to agree.
         settled_key: what was rendered when all objects last agreed; while it and they stay, nothing is rendered.
         wanted_version: version of the routes file that was applied last.
@@ -44,6 +45,7 @@ class Memory:
     samples: dict[str, RouterSample] = field(default_factory=dict)
     rejected_base: dict[str, int] = field(default_factory=dict)
     served: dict[str, Served] = field(default_factory=dict)
+    silent_until: dict[str, float] = field(default_factory=dict)
     verified: dict[ObjectId, tuple[str, str]] = field(default_factory=dict)
     settled_key: str | None = None
     taken: dict[ObjectId, float] = field(default_factory=dict)
@@ -84,7 +86,12 @@ class Memory:
                 self.samples.pop(uid, None)
                 self.served.pop(uid, None)
                 self.rejected_base.pop(uid, None)
+                self.silent_until.pop(uid, None)
                 self.ledger.forget(uid)
+
+    def unheard(self, routers: Iterable[PodRecord], heard: Container[str], now: float) -> list[PodRecord]:
+        """Routers that are not in `heard` and have not just failed to answer."""
+        return [pod for pod in routers if pod.uid not in heard and self.silent_until.get(pod.uid, 0.0) <= now]
 
     def serving(self, routers: tuple[PodRecord, ...], version: str | None) -> Serving:
         """What all ready routers serve."""

@@ -142,10 +142,10 @@ class Observed:
         return key
 
     def put_owned(self, kind: Kind, body: Mapping[str, Any]) -> Key | None:
-        """An owned object was seen or written."""
+        """An owned object was seen or written. One that has lost its label is as good as gone, and is looked for."""
         key = _label_key(body)
         if key is None:
-            return None
+            return self.remove(kind, body)
         record = owned_record(kind, body)
         records = self._owned.setdefault(key, {})
         known = records.get((kind, record.name))
@@ -162,7 +162,7 @@ class Observed:
         """A pod was seen."""
         key = _label_key(body)
         if key is None:
-            return None
+            return self.remove(POD, body)
         record = pod_record(body)
         pods = self._pods.setdefault(key, {})
         known = pods.get(record.name)

@@ -125,6 +125,9 @@ class Reconciler:
         memory = self._memory(key, body, spec, now)
         state = self._fleet(key, body, spec)
         await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
+        # A router that is new, or new to this process, is asked before its silence could be taken for news.
+        unheard = memory.unheard(state.routers, memory.served, now)
+        await read_served(memory, unheard, spec.draft.name, self._reader)
         view = self._view(key, body, checked, spec, memory, state, now)
         wait = await self._commit(key, body, view, memory, now)
         await self._act(key, view, memory)

@@ -21,12 +21,17 @@ IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUN
 async def sample(
     memory: Memory, state: Fleet, draft: str, reader: RouterReader, metrics: OperatorMetrics, now: float
 ) -> None:
-    """Read all ready routers if it is time; at the end of a block, put what was counted into `memory.blocks`."""
+    """Read all ready routers if it is time, and new ones at once.
+
+    At the end of a block, what was counted goes into `memory.blocks`.
+    """
     memory.kept(state.router_pods)
+    due = list(state.routers)
     if now < memory.next_sample:
-        return
-    memory.next_sample = now + memory.sample_seconds
-    await asyncio.gather(*(_read(memory, pod, draft, reader, metrics) for pod in state.routers))
+        due = memory.unheard(state.routers, memory.samples, now)
+    else:
+        memory.next_sample = now + memory.sample_seconds
+    await asyncio.gather(*(_read(memory, pod, draft, reader, metrics, now) for pod in due))
     if now < memory.next_block:
         return
     memory.next_block = max(memory.next_block + memory.block_seconds, now + memory.block_seconds / 2.0)
@@ -38,16 +43,20 @@ async def sample(
     memory.blocks.update(blocks(taken.increments, memory.routes, now, memory.block_seconds))
 
 
-async def _read(memory: Memory, pod: PodRecord, draft: str, reader: RouterReader, metrics: OperatorMetrics) -> None:
+async def _read(
+    memory: Memory, pod: PodRecord, draft: str, reader: RouterReader, metrics: OperatorMetrics, now: float
+) -> None:
     assert pod.ip is not None
     try:
         reading = await reader.sample(pod.ip)
     except RouterError as error:
         memory.samples.pop(pod.uid, None)
+        memory.silent_until[pod.uid] = now + memory.sample_seconds
         metrics.samples.labels("failed").inc()
         logger.info("%s", error)
         return
     metrics.samples.labels("ok").inc()
+    memory.silent_until.pop(pod.uid, None)
     memory.samples[pod.uid] = reading
     memory.ledger.observe(pod.uid, reading.started_at, reading.at, route_totals(reading, draft))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.pods import PodRecord
@@ -13,7 +14,7 @@ POLL_SECONDS = 0.1
 POLL_LIMIT_SECONDS = 6.0
 
 
-async def read_served(memory: Memory, routers: tuple[PodRecord, ...], draft: str, reader: RouterReader) -> None:
+async def read_served(memory: Memory, routers: Iterable[PodRecord], draft: str, reader: RouterReader) -> None:
     """One reading of every router; one that does not answer counts as unknown."""
     await asyncio.gather(*(_read(memory, pod, draft, reader) for pod in routers))
 
