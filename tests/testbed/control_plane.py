@@ -158,7 +158,7 @@ def start_controllers(layout: Layout) -> None:
             "--use-service-account-credentials=true",
             "--leader-elect=false",
             "--secure-port=0",
-            "--concurrent-gc-syncs=5",
+            f"--flex-volume-plugin-dir={layout.state / 'volume-plugins'}",
         ]
     )
 

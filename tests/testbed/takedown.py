@@ -17,6 +17,16 @@ _SUPERVISORS = ("kubelet", "kube-proxy", "kube-controller-manager", "kube-schedu
 _REST = ("containerd", "kube-apiserver", "etcd")
 _CONTAINER_LOG_LINKS = Path("/var/log/containers")
 _CNI_RESULTS = Path("/var/lib/cni/results")
+_NETWORK = "specfleet-testbed"
+_SHARED_FOLDERS = (
+    _CONTAINER_LOG_LINKS,
+    _CNI_RESULTS,
+    _CNI_RESULTS.parent,
+    Path("/run/containerd/s"),
+    Path("/run/containerd"),
+    Path("/var/lib/kubelet/device-plugins"),
+    Path("/var/lib/kubelet"),
+)
 
 
 def refuse_beside_another_kubelet(state: Path) -> None:
@@ -55,7 +65,7 @@ def run(state: Path) -> None:
     cgroups.remove()
     kernel_settings.restore(state)
     container_runtime.remove_shim_sockets()
-    _remove_links(state)
+    _remove_traces_elsewhere(state)
     _keep_logs(state)
     give_up(state)
     registry.release(state)
@@ -70,14 +80,21 @@ def _is_stray(words: list[str], state: Path) -> bool:
     return Path(words[0]).name in (*_SUPERVISORS, *_REST) and _of_bed(words, state)
 
 
-def _remove_links(state: Path) -> None:
+def _remove_traces_elsewhere(state: Path) -> None:
+    """What kubelet, containerd and the CNI library write outside the state directory, at paths that cannot be set."""
     if _CONTAINER_LOG_LINKS.is_dir():
         for link in _CONTAINER_LOG_LINKS.iterdir():
             if link.is_symlink() and state in Path(link.readlink()).parents:
                 link.unlink()
     if _CNI_RESULTS.is_dir():
-        for file in _CNI_RESULTS.glob("specfleet-testbed-*"):
+        for file in _CNI_RESULTS.glob(f"{_NETWORK}-*-eth0"):
+            pod = file.name.removeprefix(f"{_NETWORK}-").removesuffix("-eth0")
+            (_CNI_RESULTS / f"cni-loopback-{pod}-lo").unlink(missing_ok=True)
             file.unlink()
+    for folder in _SHARED_FOLDERS:
+        # Another program of this machine may use them too: only an empty one goes.
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _keep_logs(state: Path) -> None:
