@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,13 @@ def test_an_answer_has_the_fields_of_the_manual() -> None:
             "reason": "Pays",
         }
     ]
+
+
+def test_the_example_of_the_manual_is_what_it_answers() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "replay.md").read_text()
+    policy = re.findall(r"^```yaml\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    counts, shown = re.findall(r"^```json\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    assert list(replay(counts.splitlines(), policy[0], 4)) == shown.splitlines()
 
 
 def test_a_route_that_stops_paying_is_switched_off_and_on_again_in_closed_loop() -> None:
