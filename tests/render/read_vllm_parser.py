@@ -11,25 +11,29 @@ import io
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 with contextlib.redirect_stdout(sys.stderr):
-    import vllm
-    from vllm.config import ParallelConfig, SpeculativeConfig
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    import vllm  # type: ignore[import-not-found]
+    from vllm.config import ParallelConfig, SpeculativeConfig  # type: ignore[import-not-found]
+    from vllm.utils.argparse_utils import FlexibleArgumentParser  # type: ignore[import-not-found]
 
     try:
-        from vllm.entrypoints.launchers.cli_args import make_arg_parser
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser  # type: ignore[import-not-found]
     except ModuleNotFoundError:  # 0.33 has it elsewhere
-        from vllm.entrypoints.common.cli_args import make_arg_parser
+        from vllm.entrypoints.common.cli_args import make_arg_parser  # type: ignore[import-not-found]
 
 
-def flags(parser: argparse.ArgumentParser) -> list:
+Answer = dict[str, Any]
+
+
+def flags(parser: argparse.ArgumentParser) -> list[tuple[list[str], str]]:
     """Spellings and arity of every flag."""
     arity = {"None": "one", "0": "none", "+": "many", "*": "many", "?": "optional"}
     return [[action.option_strings, arity[str(action.nargs)]] for action in parser._actions if action.option_strings]
 
 
-def parsed(arguments: list) -> dict:
+def parsed(arguments: list[str]) -> Answer:
     """What `vllm serve` makes of its arguments, or its error."""
     parser = make_arg_parser(FlexibleArgumentParser())
     said = io.StringIO()
@@ -47,7 +51,7 @@ def _plain(value: object) -> bool:
     return isinstance(value, (str, int, float, bool, list, dict, type(None)))
 
 
-def configured(config: dict) -> dict:
+def configured(config: dict[str, Any]) -> Answer:
     """Whether the release's SpeculativeConfig takes these keys and values."""
     # n-gram drafts take the target's own configuration, which needs no files for these checks.
     model = SimpleNamespace(max_model_len=8192, verify_with_parallel_config=lambda _: None)

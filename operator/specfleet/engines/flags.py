@@ -35,8 +35,9 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """Its main name without dashes."""
-        return self.spellings[0].lstrip("-")
+        """Its first long name without dashes."""
+        long = (spelling for spelling in self.spellings if spelling.startswith("--"))
+        return next(long, self.spellings[0]).lstrip("-")
 
 
 class Unresolved(StrEnum):
