@@ -30,7 +30,9 @@ Answer = dict[str, Any]
 def flags(parser: argparse.ArgumentParser) -> list[tuple[list[str], str]]:
     """Spellings and arity of every flag."""
     arity = {"None": "one", "0": "none", "+": "many", "*": "many", "?": "optional"}
-    return [[action.option_strings, arity[str(action.nargs)]] for action in parser._actions if action.option_strings]
+    return [
+        (list(action.option_strings), arity[str(action.nargs)]) for action in parser._actions if action.option_strings
+    ]
 
 
 def parsed(arguments: list[str]) -> Answer:
