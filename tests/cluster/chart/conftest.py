@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from tests.cluster.chart.client import CHART, CRD, NAMESPACE, Cluster
-from tests.cluster.chart.pods import patch, pod
+from tests.cluster.chart.client import NAMESPACE, Cluster
+from tests.cluster.chart.pods import pod
+from tests.cluster.chart.release import install
 from tests.testbed.api import ensure_control_plane
 
 
@@ -36,9 +37,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Cluster:
     """The cluster with the chart installed, its definitions established and its policy in force."""
-    cluster.helm("install", "specfleet", str(CHART))
-    cluster.must("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
-    cluster.eventually(
-        *patch("engine", {"metadata": {"annotations": {"a": "b"}}}), contains="ValidatingAdmissionPolicy"
-    )
+    install(cluster)
     return cluster

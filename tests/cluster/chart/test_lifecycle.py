@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.cluster.chart.client import CHART, DEADLINE_SECONDS, Cluster
+from tests.cluster.chart.release import install
 from tests.testbed.api import helm_binary
 from tests.unit.chart.pages import examples
 
@@ -74,9 +75,7 @@ def test_helm_does_not_call_an_operator_installed_whose_pods_do_not_start(instal
     assert "Deployment/other/broken-specfleet" in ended.stderr
 
 
-def test_an_upgrade_brings_new_fields_and_an_uninstall_keeps_what_users_wrote(
-    installed: Cluster, tmp_path: Path
-) -> None:
+def test_an_upgrade_brings_the_fields_of_the_new_version(installed: Cluster, tmp_path: Path) -> None:
     newer = tmp_path / "specfleet"
     shutil.copytree(CHART, newer)
     (definition,) = (newer / "files" / "crds").glob("*.yaml")
@@ -84,33 +83,32 @@ def test_an_upgrade_brings_new_fields_and_an_uninstall_keeps_what_users_wrote(
     schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"]["laterField"] = {"type": "string", "description": "Of a later release."}
     definition.write_text(yaml.safe_dump(document, sort_keys=False))
-    fleet = yaml.safe_dump(
-        {
-            "apiVersion": "specfleet.dev/v1alpha1",
-            "kind": "SpecDeployment",
-            "metadata": {"name": "assistant", "namespace": "serving"},
-            "spec": {
-                "engine": {"type": "vLLM", "version": "0.32.0"},
-                "target": {"model": "meta-llama/Llama-3.1-8B-Instruct"},
-                "drafts": [{"name": "ngram", "mode": "NGram"}],
-                "pools": {"replicas": 2},
-                "policy": {"minAcceptancePercent": 30},
-            },
-        }
-    )
-    installed.must("apply", "-f", "-", stdin=fleet)
     assert "does not exist" in installed.kubectl("explain", "specdeployments.spec.laterField").stderr
 
-    installed.helm("upgrade", "specfleet", str(newer))
+    installed.helm("upgrade", "specfleet", str(newer), "--reset-then-reuse-values")
     installed.eventually("explain", "specdeployments.spec.laterField", contains="Of a later release.")
 
+    installed.helm("rollback", "specfleet")
+    installed.eventually("explain", "specdeployments.spec.laterField", contains="does not exist")
+
+
+def test_an_uninstall_keeps_what_users_wrote_and_another_release_can_take_over(installed: Cluster) -> None:
+    example = next(example for page, example in examples() if page == "README.md")
+    installed.must("apply", "-f", "-", stdin=yaml.safe_dump(example))
+
     installed.helm("uninstall", "specfleet")
+
     kept = installed.must("get", "specdeployments", "--namespace", "serving", "-o", "name")
     assert kept.strip() == "specdeployment.specfleet.dev/assistant"
     for kind in ("deployment", "validatingadmissionpolicy", "clusterrole"):
         left = installed.must("get", kind, "--all-namespaces", "-l", "helm.sh/chart", "-o", "name")
         assert left == ""
 
-    installed.helm("install", "specfleet", str(CHART))
+    install_other = ("install", "other", str(CHART), "--namespace", "other")
+    assert "cannot be imported" in installed.run(str(helm_binary()), *install_other).stderr
+    assert installed.run(str(helm_binary()), *install_other, "--take-ownership").returncode == 0
+    installed.helm("uninstall", "other", namespace="other")
+
+    install(installed, "--take-ownership")
     assert "assistant" in installed.must("get", "specdeployments", "--namespace", "serving")
     installed.must("delete", "specdeployment", "assistant", "--namespace", "serving")

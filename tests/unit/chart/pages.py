@@ -11,7 +11,14 @@ import yaml
 from specfleet.api.v1alpha1 import KIND
 from tests.unit.chart.helm import REPOSITORY
 
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("charts/**/*.md")])
+PAGES = sorted(
+    [
+        *REPOSITORY.glob("*.md"),
+        *REPOSITORY.glob("docs/**/*.md"),
+        *REPOSITORY.glob("charts/**/*.md"),
+        *REPOSITORY.glob("manifests/**/*.md"),
+    ]
+)
 
 
 def examples() -> Iterator[tuple[str, dict[str, Any]]]:

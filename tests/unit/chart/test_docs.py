@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from tests.unit.chart.helm import REPOSITORY
 from tests.unit.chart.pages import PAGES, examples
 
@@ -47,12 +49,19 @@ def test_make_targets_that_pages_name_exist() -> None:
     assert named - targets == set()
 
 
-def test_examples_are_valid() -> None:
-    found = list(examples())
+@pytest.mark.parametrize(("page", "example"), list(examples()), ids=[page for page, _ in examples()])
+def test_the_command_line_finds_nothing_in_an_example(page: str, example: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "example.yaml"
+    file.write_text(yaml.safe_dump(example))
+    program = Path(sys.executable).with_name("specfleet")
 
-    assert "README.md" in {page for page, _ in found}
-    for _, example in found:
-        SpecDeploymentSpec.model_validate_json(json.dumps(example["spec"]))
+    ended = subprocess.run([program, "validate", "--strict", "-f", file], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+
+
+def test_the_readme_has_a_whole_example() -> None:
+    assert "README.md" in {page for page, _ in examples()}
 
 
 def test_every_dependency_has_its_reason() -> None:
