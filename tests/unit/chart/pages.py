@@ -12,6 +12,8 @@ from specfleet.api.v1alpha1 import KIND
 from tests.unit.chart.helm import REPOSITORY
 
 PAGES = sorted(
+    page for pattern in ("*.md", "docs/**/*.md", "charts/**/*.md", "manifests/**/*.md") for page in REPOSITORY.glob(pattern)
+)
     [
         *REPOSITORY.glob("*.md"),
         *REPOSITORY.glob("docs/**/*.md"),
