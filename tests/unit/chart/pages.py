@@ -11,16 +11,8 @@ import yaml
 from specfleet.api.v1alpha1 import KIND
 from tests.unit.chart.helm import REPOSITORY
 
-PAGES = sorted(
-    page for pattern in ("*.md", "docs/**/*.md", "charts/**/*.md", "manifests/**/*.md") for page in REPOSITORY.glob(pattern)
-)
-    [
-        *REPOSITORY.glob("*.md"),
-        *REPOSITORY.glob("docs/**/*.md"),
-        *REPOSITORY.glob("charts/**/*.md"),
-        *REPOSITORY.glob("manifests/**/*.md"),
-    ]
-)
+PATTERNS = ("*.md", "docs/**/*.md", "charts/**/*.md", "manifests/**/*.md")
+PAGES = sorted(page for pattern in PATTERNS for page in REPOSITORY.glob(pattern))
 
 
 def examples() -> Iterator[tuple[str, dict[str, Any]]]:
