@@ -211,6 +211,9 @@ class Ledger:
             elif self._grew(source, route, base.totals, counts):
                 self._add(source, route, base.totals, counts, at - base.at)
                 known.routes[route] = _Base(at, counts)
+            elif later:
+                # Most likely a young process that has overtaken its predecessor: this interval cannot be told apart.
+                known.routes[route] = _Base(at, counts)
 
     def _grew(self, source: str, route: str, old: RouteTotals, new: RouteTotals) -> bool:
         """Whether the difference is one that can be counted; if not, the next sample covers this interval too."""
