@@ -27,6 +27,7 @@ from specfleet.routing.bootstrap import Places
 from specfleet.routing.counters import STATS_PATH, RouteRow, RouterSample, parse_stats
 from specfleet.routing.files import bootstrap_files, routes_files
 from specfleet.routing.plan import Match, PoolPlan, RoutePlan, RouterPlan
+from specfleet.routing.process import envoy_args
 from tests.testbed import api
 
 LOOPBACK = "127.0.0.1"
@@ -226,9 +227,11 @@ class Router:
 
     def start(self, *, ready: bool = True) -> Router:
         """Start Envoy; by default wait until it serves its table."""
-        command = [str(api.envoy_binary()), "-c", str(self.boot / "bootstrap.yaml"), "--concurrency", "1"]
-        command += ["--disable-hot-restart", "--drain-time-s", "2", "--log-level", "warning"]
-        command += ["--file-flush-interval-msec", "50"]
+        # The pod's own arguments, with other places, and shorter waits for the test that reads the log or drains.
+        changed = {"-c": str(self.boot / "bootstrap.yaml"), "--drain-time-s": "2", "--file-flush-interval-msec": "50"}
+        given = envoy_args(concurrency=1)
+        arguments = [changed.get(before, word) for before, word in zip(["", *given], given, strict=False)]
+        command = [str(api.envoy_binary()), *arguments]
         self.process = subprocess.Popen(
             command, stdout=(self.directory / "access.log").open("ab"), stderr=(self.directory / "envoy.log").open("ab")
         )

@@ -14,7 +14,7 @@ import pytest
 
 from specfleet.routing.files import bootstrap_files
 from tests.envoy.harness import ROOT, Bed, bed
-from tests.stub.engine import decode, with_figures
+from tests.stub.engine import decode, whole_figures, with_figures
 
 RECORDINGS = ROOT / "tests/envoy/recordings"
 NAMES = sorted(path.name.removesuffix(".usage.sse") for path in RECORDINGS.glob("*.usage.sse"))
@@ -94,21 +94,38 @@ async def test_stream_options_that_ask_for_no_usage_get_none(
 
 
 # With logprobs each event is slow to write, and the engine joins the tokens of a varying number of steps in one.
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "chat-logprobs"])
+STEADY = [name for name in NAMES if name != "chat-logprobs"]
+
+
+@pytest.mark.parametrize("name", STEADY)
 def test_the_engine_sends_the_same_events_with_and_without_usage(name: str) -> None:
     plain = masked((RECORDINGS / f"{name}.plain.sse").read_bytes())
     usage = (RECORDINGS / f"{name}.usage.sse").read_bytes()
     assert plain == masked(b"".join(event for event in events(usage) if not is_usage(event)))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "chat-logprobs"])
+@pytest.mark.parametrize("name", [name for name in STEADY if name != "completion-stop"])
 def test_the_stub_adds_the_figures_as_the_engine_does(name: str) -> None:
     real = [json.loads(event[6:]) for event in events((RECORDINGS / f"{name}.figures.sse").read_bytes())[:-1]]
     ours = with_figures((RECORDINGS / f"{name}.usage.sse").read_bytes(), 4)
     stub = [json.loads(event[6:]) for event in events(ours)[:-1]]
-    assert len(real) == len(stub)
     assert [list(event) for event in real] == [list(event) for event in stub]
-    assert set(real[-1]["metrics"]["speculative_decoding"]) == set(stub[-1]["metrics"]["speculative_decoding"])
+    added = [list(event["metrics"]["speculative_decoding"]) for event in (real[-1], stub[-1])]
+    assert added[0] == added[1]
+
+
+@pytest.mark.parametrize("name", [name for name in STEADY if name != "completion-stop"])
+def test_the_stub_adds_the_figures_to_a_whole_answer_as_the_engine_does(name: str) -> None:
+    real = json.loads((RECORDINGS / f"{name}.figures.json").read_bytes())["metrics"]
+    stub = whole_figures(decode(40, 4, 0.5, seed=1), 4)
+    assert list(real) == list(stub)
+    assert list(real["speculative_decoding"]) == list(stub["speculative_decoding"])
+
+
+def test_the_engine_gives_no_figures_where_a_stop_text_ended_the_answer() -> None:
+    # vLLM finds a stop text outside its engine core, which then has no figures for the request: it stays unmeasured.
+    assert b'"metrics"' not in (RECORDINGS / "completion-stop.figures.sse").read_bytes()
+    assert json.loads((RECORDINGS / "completion-stop.figures.json").read_bytes())["metrics"] is None
 
 
 @pytest.mark.parametrize("name", NAMES)

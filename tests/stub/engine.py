@@ -71,6 +71,8 @@ class Answer:
     accepted: int
     drafted: int
     rounds: int
+    histogram: list[int]
+    """How many rounds accepted 0, 1, ... k."""
 
 
 def decode(tokens: int, draft_tokens: int, acceptance: float, seed: int) -> Answer:
@@ -78,6 +80,7 @@ def decode(tokens: int, draft_tokens: int, acceptance: float, seed: int) -> Answ
     rng = random.Random(seed)
     steps = [1] if tokens else []
     accepted = drafted = rounds = 0
+    histogram = [0] * (draft_tokens + 1)
     left = tokens - 1
     while left > 0:
         taken = 0
@@ -87,19 +90,33 @@ def decode(tokens: int, draft_tokens: int, acceptance: float, seed: int) -> Answ
             while taken < draft_tokens and taken < left - 1 and rng.random() < acceptance:
                 taken += 1
             accepted += taken
+            histogram[taken] += 1
         steps.append(1 + taken)
         left -= 1 + taken
-    return Answer(tokens, steps, accepted, drafted, rounds)
+    return Answer(tokens, steps, accepted, drafted, rounds, histogram)
+
+
+TIMINGS = ("time_to_first_token_ms", "generation_time_ms", "queue_time_ms", "mean_itl_ms", "tokens_per_second")
+
+
+def whole_figures(answer: Answer, draft_tokens: int) -> dict[str, Any]:
+    """The `metrics` member of a whole answer, where vLLM 0.32 writes what it does not know as null."""
+    spec = {
+        **figures(answer, draft_tokens)["speculative_decoding"],
+        "per_step_accepted": None,
+        "per_step_drafted": None,
+    }
+    return {**dict.fromkeys(TIMINGS), "speculative_decoding": spec}
 
 
 def figures(answer: Answer, draft_tokens: int) -> dict[str, Any]:
-    """The `metrics` member as vLLM 0.32 writes it."""
+    """The `metrics` member of a stream's usage event as vLLM 0.32 writes it."""
     rounds = answer.rounds
     return {
         "speculative_decoding": {
             "mean_acceptance_length": 1 + answer.accepted / rounds if rounds else 1.0,
             "draft_acceptance_rate": answer.accepted / answer.drafted if answer.drafted else 0.0,
-            "acceptance_histogram": None,
+            "acceptance_histogram": answer.histogram,
             "num_spec_steps": rounds,
             "num_accepted_draft_tokens": answer.accepted,
             "num_draft_tokens": answer.drafted,
@@ -244,8 +261,7 @@ async def whole(request: web.Request, body: dict[str, Any]) -> web.Response:
         "choices": [{"index": i, **content, "logprobs": None, "finish_reason": "length"} for i in range(count)],
         "usage": wire_usage(prompt_tokens(body), answer.tokens * count),
     }
-    if config.draft_tokens and count == 1:
-        document["metrics"] = figures(answer, config.draft_tokens)
+    document["metrics"] = whole_figures(answer, config.draft_tokens) if config.draft_tokens and count == 1 else None
     return web.Response(text=dumps(document), content_type="application/json")
 
 
@@ -287,14 +303,19 @@ async def stream(request: web.Request, body: dict[str, Any]) -> web.StreamRespon
 
 
 async def replay(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-    """A stream recorded from the real engine without the figures, and what our engine flags add to it."""
+    """A stream recorded from the real engine without the figures, and what our engine flags add to it.
+
+    NAME.figures is one recorded under our flags, and goes out as it is.
+    """
     config = request.app[STATE].config
     if config.recordings is None:
         return error(400, "started without --recordings")
     name = Path(request.headers["x-stub-replay"]).name
     asked = bool((body.get("stream_options") or {}).get("include_usage"))
-    raw = (config.recordings / f"{name}.{'usage' if asked else 'plain'}.sse").read_bytes()
-    if asked and config.draft_tokens:
+    exact = name.endswith(".figures")
+    suffix = "" if exact else ".usage" if asked else ".plain"
+    raw = (config.recordings / f"{name}{suffix}.sse").read_bytes()
+    if asked and config.draft_tokens and not exact:
         raw = with_figures(raw, config.draft_tokens)
     response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
     await response.prepare(request)

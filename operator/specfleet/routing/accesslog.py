@@ -25,7 +25,7 @@ OUTCOME = (
     ("phase", f"%DYNAMIC_METADATA({METADATA}:phase)%"),
 )
 
-# From the first byte of the answer's body to the last. That byte is the first token's: engines send headers long before.
+# From the first byte of the answer's body, the first token (engines send headers long before), to the last.
 DECODE_MICROSECONDS = "%COMMON_DURATION(US_RX_BODY_BEG:US_RX_END:us)%"
 WHOLE_MICROSECONDS = "%COMMON_DURATION(DS_RX_BEG:US_RX_END:us)%"
 

@@ -15,8 +15,8 @@ _FILTER = (
     r"^(specfleet\..+"
     r"|server\.uptime"
     r"|cluster\.hosts-[^.]+\.upstream_rq_active"
-    r"|http\.router\.rds\.specfleet\.update_rejected"
-    r"|cluster_manager\.cds\.update_rejected)$"
+    r"|http\.router\.rds\.specfleet\.update_(rejected|failure)"
+    r"|cluster_manager\.cds\.update_(rejected|failure))$"
 )
 STATS_PATH = f"/stats?format=json&filter={quote(_FILTER, safe='')}"
 """Path and query on the read-only port that yields what `parse_stats` reads, and little else."""
@@ -66,7 +66,8 @@ class RouteRow:
     decode_tokens: int = 0
     """N of the decision: completion tokens less one each, over the measured requests."""
     accepted: int = 0
-    """A of the decision: draft tokens that the target accepted."""
+    """A of the decision: draft tokens that the target accepted and the answer holds. What the end of an answer cuts off
+    its last step is left out as far as the rounds tell it: N - A is never under `rounds`."""
     drafted: int = 0
     rounds: int = 0
     """Decode steps in which something was drafted."""
@@ -116,7 +117,8 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
     route_active: dict[str, int] = defaultdict(int)
     rejected = lua_errors = unrouted = 0
     for name, value in values.items():
-        if name.endswith(".update_rejected"):
+        # A file that is no YAML is a "failure", one that says what cannot be is "rejected"; the old one serves on.
+        if name.endswith((".update_rejected", ".update_failure")):
             rejected += value
         elif name.startswith("cluster.hosts-"):
             active[name.removeprefix("cluster.hosts-").split(".", 1)[0]] = value

@@ -263,9 +263,14 @@ local function figures(s, keys)
   local out = { completion = completion, prompt = number_of(s, usage.prompt_tokens) or 0 }
   local spec = inner(s, inner(s, keys, "metrics") and members(s, keys.metrics[1]), "speculative_decoding")
   if spec then
-    out.accepted = number_of(s, spec.num_accepted_draft_tokens)
     out.drafted = number_of(s, spec.num_draft_tokens)
     out.rounds = number_of(s, spec.num_spec_steps)
+    out.accepted = number_of(s, spec.num_accepted_draft_tokens)
+    -- The engine counts what the target accepted in the last step though the answer's end cut it off. Each round emits a
+    -- token of its own, so more than this was not emitted; else short answers show more tokens a step than k + 1.
+    if out.accepted and out.rounds then
+      out.accepted = math.max(0, math.min(out.accepted, completion - 1 - out.rounds))
+    end
   end
   return out
 end

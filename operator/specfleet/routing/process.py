@@ -48,6 +48,8 @@ def envoy_args(concurrency: int) -> list[str]:
         "--concurrency",
         str(concurrency),
         "--disable-hot-restart",
+        # A field that this Envoy does not know is a table that it would serve otherwise than written.
+        "--reject-unknown-dynamic-fields",
         "--drain-time-s",
         str(DRAIN_SECONDS),
         # Ten seconds, the default, is long for somebody who reads the log of an error.

@@ -130,3 +130,11 @@ def test_a_whole_answer_is_read_whatever_its_text_says() -> None:
     assert FILTER.figures(json.dumps({**document, "metrics": METRICS}).encode()) == FIGURES
     assert FILTER.figures(b'{"choices":[]}') is None
     assert FILTER.figures(b"no json") is None
+
+
+def test_what_the_end_of_an_answer_cuts_off_is_not_counted_as_accepted() -> None:
+    # Recorded from vLLM 0.32: 24 tokens, 5 rounds, 19 accepted, of which the limit of 24 cut one off.
+    spec = {"num_spec_steps": 5, "num_accepted_draft_tokens": 19, "num_draft_tokens": 19}
+    usage = {"prompt_tokens": 13, "total_tokens": 37, "completion_tokens": 24}
+    found = FILTER.figures(json.dumps({"usage": usage, "metrics": {"speculative_decoding": spec}}).encode())
+    assert found == {"completion": 24, "prompt": 13, "drafted": 19, "rounds": 5, "accepted": 18}
