@@ -95,16 +95,14 @@ def test_an_edit_by_somebody_else_is_put_back_and_told(world: World) -> None:
     assert "Deployment assistant-ngram" in told[0]["note"]
     assert "spec.replicas" in told[0]["note"]
     assert told[0]["regarding"]["name"] == "assistant"
-    world.api.patch(
-        "Service", world.namespace, "assistant", {"metadata": {"labels": {"specfleet.dev/deployment": None}}}
-    )
-    eventually(
-        "a label that the watch selects by is put back",
-        lambda: (
-            "specfleet.dev/deployment"
-            in (world.api.get("Service", world.namespace, "assistant") or {})["metadata"]["labels"]
-        ),
-    )
+    for label in ("specfleet.dev/deployment", "app.kubernetes.io/managed-by"):
+        world.api.patch("Service", world.namespace, "assistant", {"metadata": {"labels": {label: None}}})
+        eventually(
+            f"label {label}, by which the operator finds its objects, is put back",
+            lambda label=label: (
+                label in (world.api.get("Service", world.namespace, "assistant") or {})["metadata"]["labels"]
+            ),
+        )
     world.api.delete("ConfigMap", world.namespace, "assistant-router")
     eventually("a deleted object comes back", lambda: world.api.get("ConfigMap", world.namespace, "assistant-router"))
 

@@ -106,6 +106,8 @@ class Elector:
                 return False
             sent = self._clock()
             await self._put(live)
+        except NotLeadingError:
+            raise
         except ApiError as error:
             self._live = None
             logger.log(logging.DEBUG if error.conflict else logging.WARNING, "lease: %s", error)

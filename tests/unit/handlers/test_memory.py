@@ -1,0 +1,78 @@
+"""What is remembered between passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specfleet.handlers.memory import DEAD_GRACE_SECONDS, Memory
+from specfleet.handlers.pods import PodRecord, pod_record
+from specfleet.metrics.direct import Served
+from specfleet.routing.counters import RouterSample
+from tests.unit.handlers.samples import pod
+from tests.unit.handlers.test_decide import NOW, health, state
+
+assert health
+
+
+def router(name: str) -> PodRecord:
+    return pod_record(pod(name, "router", None))
+
+
+def read(rejected: int) -> RouterSample:
+    return RouterSample(NOW, NOW - 60, (), {}, {}, rejected, 0)
+
+
+def memory(**changes: Any) -> Memory:
+    one = Memory.new("uid-1", 60.0, NOW)
+    for name, value in changes.items():
+        setattr(one, name, value)
+    return one
+
+
+def test_served_is_known_only_where_every_ready_router_says_the_same() -> None:
+    a, b = router("a"), router("b")
+    one = memory(served={a.uid: Served("v2", {"chat": 4, "code": 100})})
+    assert one.serving((a, b), "v2").percent == {}
+    one.served[b.uid] = Served("v1", {"chat": 100, "code": 100})
+    serving = one.serving((a, b), "v2")
+    assert (serving.confirmed, serving.percent) == (False, {"code": 100})
+    one.served[b.uid] = Served("v2", {"chat": 4, "code": 100})
+    serving = one.serving((a, b), "v2")
+    assert (serving.confirmed, serving.percent) == (True, {"chat": 4, "code": 100})
+    assert not one.serving((), "v2").confirmed
+
+
+def test_a_refusal_counts_from_the_last_table_that_was_taken() -> None:
+    a = router("a")
+    one = memory(samples={a.uid: read(3)}, served={a.uid: Served("v1", {})})
+    assert not one.rejected((a,), "v1")  # refusals of the past
+    one.samples[a.uid] = read(4)
+    assert one.rejected((a,), "v2")
+    one.served[a.uid] = Served("v2", {})
+    assert not one.rejected((a,), "v2")
+
+
+def test_a_router_that_is_gone_is_forgotten() -> None:
+    a, b = router("a"), router("b")
+    one = memory(samples={a.uid: read(0), b.uid: read(0)}, served={a.uid: Served("v", {})})
+    one.kept([b])
+    assert (set(one.samples), set(one.served)) == ({b.uid}, set())
+
+
+def test_a_pool_that_was_ready_is_dead_at_once_and_one_that_starts_has_some_seconds() -> None:
+    one = memory()
+    assert one.dead(state(speculative=0), NOW, starting=True)["ngram"] is False
+    assert one.dead(state(speculative=0), NOW + DEAD_GRACE_SECONDS, starting=True)["ngram"] is True
+    assert one.dead(state(speculative=1), NOW + 11, starting=True)["ngram"] is False
+    assert one.dead(state(speculative=0), NOW + 12, starting=True)["ngram"] is True
+    assert memory().dead(state(speculative=0), NOW, starting=False)["ngram"] is True
+
+
+def test_a_changed_block_starts_counting_anew() -> None:
+    one = memory()
+    ledger = one.ledger
+    one.retimed(60.0, NOW)
+    assert one.ledger is ledger
+    one.retimed(5.0, NOW)
+    assert one.ledger is not ledger
+    assert (one.next_block, one.sample_seconds) == (NOW + 5.0, 2.5)
