@@ -253,9 +253,9 @@ def _truth(rng: random.Random, trajectory: str) -> tuple[list[float], list[float
 
 
 def _false(truths: Sequence[float], minute: int, to_on: bool) -> bool:
-    around = truths[max(0, minute - 15) : minute + 15]
-    mean = sum(around) / len(around)
-    return mean < 0.97 * BREAK_EVEN if to_on else mean > 1.03 * BREAK_EVEN
+    """Whether the truth was more than 3 % on the other side, at the median of the half hour around the move."""
+    around = median(truths[max(0, minute - 15) : minute + 15])
+    return around < 0.97 * BREAK_EVEN if to_on else around > 1.03 * BREAK_EVEN
 
 
 def _delay(trajectory: str, moves: Sequence[tuple[int, bool]]) -> float | None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from specfleet.api.names import BASELINE_POOL
-from specfleet.decision.types import Room
+
+
+class HeadRoom(NamedTuple):
+    """Whether a pool could take the whole route now, by direction, in the order of the decision's `Room`."""
+
+    to_baseline: bool
+    to_speculation: bool
 
 
 def room(
@@ -16,7 +23,7 @@ def room(
     baseline_ready: bool,
     speculative_ready: bool,
     speculative_pool: str,
-) -> Room:
+) -> HeadRoom:
     """Which pool could take the whole route now.
 
     Args:
@@ -37,7 +44,7 @@ def room(
         expected = min(totals.get(pool, 0) + route_active, max(sum(totals.values()), route_active))
         return limit is None or expected <= limit
 
-    return Room(
+    return HeadRoom(
         to_baseline=(baseline_ready or not speculative_ready) and fits(BASELINE_POOL),
         to_speculation=(speculative_ready or not baseline_ready) and fits(speculative_pool),
     )

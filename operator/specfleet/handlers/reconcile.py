@@ -25,6 +25,7 @@ from specfleet.cluster.applied import digest
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
 from specfleet.decision.reasons import Hold
+from specfleet.decision.rule import Room
 from specfleet.handlers.carry_out import Executor
 from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight, invalid
 from specfleet.handlers.decide import (
@@ -166,13 +167,15 @@ class Reconciler:
         unread = metrics_hold(memory, state, now)
         states = states_of(spec, memory.routes, old_routes, now)
         rooms = {
-            name: room(
-                [one.active for one in memory.samples.values()],
-                sum(one.route_active.get(name, 0) for one in memory.samples.values()),
-                {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()},
-                baseline_ready=state.baseline.ready > 0,
-                speculative_ready=state.speculative.ready > 0,
-                speculative_pool=spec.draft.name,
+            name: Room(
+                *room(
+                    [one.active for one in memory.samples.values()],
+                    sum(one.route_active.get(name, 0) for one in memory.samples.values()),
+                    {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()},
+                    baseline_ready=state.baseline.ready > 0,
+                    speculative_ready=state.speculative.ready > 0,
+                    speculative_pool=spec.draft.name,
+                )
             )
             for name in states
         }
