@@ -40,7 +40,7 @@ def parse(document: Mapping[str, Any]) -> tuple[SpecDeployment | None, list[Find
     if found:
         return None, found
     try:
-        deployment = SpecDeployment.model_validate_json(json.dumps(document))
+        deployment = SpecDeployment.parse(document)
     except ValidationError as problem:
         return None, [_field_finding(detail) for detail in problem.errors(include_url=False, include_context=True)]
     except (TypeError, ValueError, RecursionError) as problem:

@@ -163,7 +163,7 @@ class SpecDeployment(Model):
         Raises:
             pydantic.ValidationError: a field of `spec` is unknown or has a wrong value.
         """
-        return cls.model_validate_json(json.dumps(document))
+        return cls.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
 
     @property
     def name(self) -> str:

@@ -36,14 +36,13 @@ def given_flags(engine: Engine, release: Minor) -> list[Given | Stray]:
         path = f"spec.engine.args[{key}]"
         name = key.lstrip("-").split("=", 1)[0].strip()
         given = table.given(f"--{name}", path)
-        if given.flag is Unresolved.UNKNOWN:
-            short = table.given(f"-{name}", path)
-            if not isinstance(short.flag, Unresolved):
-                full = short.flag.spellings[0]
+        short = table.given(f"-{name}", path)
+        if isinstance(given.flag, Unresolved) and not isinstance(short.flag, Unresolved):
+            if _owned(short) is not None:
                 given = short
-                if _owned(short) is None:
-                    result.append(Stray(path, f"write the flag by its long name, {full[2:]!r}"))
-                    continue
+            elif given.flag is Unresolved.UNKNOWN:
+                result.append(Stray(path, f"write the flag by its long name, {short.flag.name!r}"))
+                continue
         if key != name and _owned(given) is None:
             result.append(Stray(path, f"write the flag without dashes, '=' and spaces: {name!r}"))
             continue
