@@ -22,9 +22,9 @@ def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float
         parts.append(SENTENCES[verdict.reason])
     shown = verdict.evidence
     if shown is not None and shown.score > 0.0:
-        direction = "off" if verdict.wanted_pool == "speculative" else "on"
+        direction = "off" if state.mode == "speculative" else "on"
         parts.append(f"Score {shown.score:.1f} of {shown.threshold:.1f} towards {direction}.")
-    if verdict.wanted_pool != verdict.pool:
+    if verdict.wanted_pool != verdict.pool and verdict.reason is not Reason.NO_ROOM_TO_MOVE:
         owner = "Observe" if config.override == "Auto" and not config.enforce else "the rule alone"
         parts.append(f"Served by {verdict.pool}; {owner} would choose {verdict.wanted_pool}.")
     parts.append(_since(verdict, state, now))

@@ -66,7 +66,8 @@ def step(
         blocked = False
     state, switched, unplaced = _placed(state, config, now, hold, room)
     state = replace(state, percent=_percent(state, config, now, hold))
-    return state, _verdict(state, config, now, hold, switched=switched, no_room=blocked or unplaced)
+    wanted = _other(state.mode) if blocked else state.mode
+    return state, _verdict(state, config, now, hold, wanted, switched=switched, no_room=blocked or unplaced)
 
 
 def usable(block: Block) -> bool:
@@ -130,13 +131,17 @@ def _decided(state: RouteState, config: RouteConfig, now: float, room: Room) -> 
         return state, True
     changes = replace(
         state,
-        mode="baseline" if off else "speculative",
+        mode=_other(state.mode),
         since=now,
         lines=tuple(known.restarted() for known in state.lines),
     )
     if not off:
         return changes, False
     return replace(changes, cause=line, backoff=_backoff(state, now)), False
+
+
+def _other(pool: Pool) -> Pool:
+    return "baseline" if pool == "speculative" else "speculative"
 
 
 def _backoff(state: RouteState, now: float) -> int:
@@ -238,14 +243,21 @@ def _shown_line(state: RouteState) -> Evidence | None:
 
 
 def _verdict(
-    state: RouteState, config: RouteConfig, now: float, hold: Hold | None, *, switched: bool, no_room: bool
+    state: RouteState,
+    config: RouteConfig,
+    now: float,
+    hold: Hold | None,
+    wanted: Pool,
+    *,
+    switched: bool,
+    no_room: bool,
 ) -> Verdict:
     reason = _reason(state, config, hold, no_room=no_room)
     figures = _figures(state)
     end = dwell_end(state, config)
     verdict = Verdict(
         pool=state.served,
-        wanted_pool=state.mode,
+        wanted_pool=wanted,
         phase=_phase(state, config, hold, no_room=no_room),
         reason=reason,
         message="",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -326,7 +327,7 @@ def test_without_room_a_switch_waits_and_falls_when_there_is_room() -> None:
     full = Room(to_baseline=False, to_speculation=True)
     verdict = route.minutes(30, tokens_per_step=1.05, room=full)
     assert (verdict.pool, verdict.no_room, verdict.phase) == ("speculative", True, Phase.HELD)
-    assert verdict.reason is Reason.NO_ROOM_TO_MOVE
+    assert (verdict.reason, verdict.wanted_pool) == (Reason.NO_ROOM_TO_MOVE, "baseline")
     assert verdict.evidence is not None
     assert verdict.evidence.score == pytest.approx(1.5 * 9.2)
     verdict = route.tick()
@@ -413,3 +414,10 @@ def test_lost_or_spoilt_state_starts_in_the_known_pool() -> None:
 def test_every_reason_has_its_sentence() -> None:
     assert set(SENTENCES) == set(Reason)
     assert {hold.value for hold in Hold} <= {reason.value for reason in Reason}
+
+
+def test_the_manual_lists_every_reason_with_its_sentence() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "decision.md").read_text()
+    assert [f"| `{reason.value}` | {sentence} |" for reason, sentence in SENTENCES.items()] == [
+        row for row in page.splitlines() if row.startswith("| `") and row.split("`")[1] in set(Reason)
+    ]
