@@ -18,6 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TestbedError as error:
         print(f"testbed: {error.report()}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("testbed: interrupted; run it again, finished parts are kept", file=sys.stderr)
         return 130

@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.testbed.processes import Process, end
 
 NAME = "specfleet-testbed"
+# What the kubelet asks of cgroup v2.
+_V2_CONTROLLERS = ("cpu", "cpuset", "memory", "pids", "hugetlb", "io")
 
 
 def create() -> None:
@@ -16,9 +18,8 @@ def create() -> None:
         branch = mount / NAME
         branch.mkdir(exist_ok=True)
         if kind == "cgroup2" and not _hybrid():
-            controllers = (mount / "cgroup.controllers").read_text().split()
             for folder in (mount, branch):
-                (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
+                _pass_on_controllers(folder)
         for setting in ("cpuset.cpus", "cpuset.mems"):
             # An empty set would keep every process out (cgroup v1 does not inherit it).
             if kind == "cgroup" and (branch / setting).is_file() and not (branch / setting).read_text().strip():
@@ -44,6 +45,14 @@ def remove() -> None:
 def present() -> bool:
     """Whether the branch is there."""
     return bool(_branches())
+
+
+def _pass_on_controllers(folder: Path) -> None:
+    offered = (folder / "cgroup.controllers").read_text().split()
+    enabled = (folder / "cgroup.subtree_control").read_text().split()
+    for name in _V2_CONTROLLERS:
+        if name in offered and name not in enabled:
+            (folder / "cgroup.subtree_control").write_text(f"+{name}")
 
 
 def _branches() -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.testbed import control_plane, registry
+from tests.testbed.apt import ensure_packages
 from tests.testbed.control_plane import Layout
 from tests.testbed.locks import exclusive, remove
 from tests.testbed.programs import CONTROL_PLANE, CONTROLLER_MANAGER
@@ -30,6 +31,7 @@ def up(state: Path, *, controllers: bool, owned: bool) -> Layout:
     state = state.resolve()
     take(state, _KIND)
     clean_orphans()
+    ensure_packages({"openssl": "openssl"})
     ensure_programs((*CONTROL_PLANE, *((CONTROLLER_MANAGER,) if controllers else ())))
     layout = _layout(state, registry.claim(state, 3, owned=owned).ports)
     with exclusive(f"bed-{layout.ports[0]}"):

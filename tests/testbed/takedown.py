@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.testbed import cgroups, container_runtime, kernel_settings, mounts, network, registry
@@ -18,14 +19,15 @@ _REST = ("containerd", "kube-apiserver", "etcd")
 _CONTAINER_LOG_LINKS = Path("/var/log/containers")
 _CNI_RESULTS = Path("/var/lib/cni/results")
 _NETWORK = "specfleet-testbed"
+_KUBELET_SOCKET = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
 _SHARED_FOLDERS = (
     _CONTAINER_LOG_LINKS,
     _CNI_RESULTS,
     _CNI_RESULTS.parent,
     Path("/run/containerd/s"),
     Path("/run/containerd"),
-    Path("/var/lib/kubelet/device-plugins"),
-    Path("/var/lib/kubelet"),
+    _KUBELET_SOCKET.parent,
+    _KUBELET_SOCKET.parent.parent,
 )
 
 
@@ -53,13 +55,11 @@ def run(state: Path) -> None:
     """Take the node in `state` down; what is not there is skipped."""
     state = state.resolve()
     refuse_beside_another_kubelet(state)
-    for name in _SUPERVISORS:
-        Daemon(name, state).stop()
+    _stop(_SUPERVISORS, state)
     end([process for process, words in running_programs() if _is_stray(words, state)], grace_seconds=5)
     cgroups.end_all()
     end(container_runtime.shims(state), grace_seconds=0)
-    for name in _REST:
-        Daemon(name, state).stop()
+    _stop(_REST, state)
     mounts.detach(state)
     network.remove()
     cgroups.remove()
@@ -69,6 +69,11 @@ def run(state: Path) -> None:
     _keep_logs(state)
     give_up(state)
     registry.release(state)
+
+
+def _stop(names: Sequence[str], state: Path) -> None:
+    """End daemons together: nothing of theirs is kept, so they need not wait for each other."""
+    end([process for name in names if (process := Daemon(name, state).process) is not None], grace_seconds=5)
 
 
 def _of_bed(words: list[str], state: Path) -> bool:
@@ -91,6 +96,8 @@ def _remove_traces_elsewhere(state: Path) -> None:
             pod = file.name.removeprefix(f"{_NETWORK}-").removesuffix("-eth0")
             (_CNI_RESULTS / f"cni-loopback-{pod}-lo").unlink(missing_ok=True)
             file.unlink()
+    # A socket stays where the kubelet was killed; by now no kubelet runs.
+    _KUBELET_SOCKET.unlink(missing_ok=True)
     for folder in _SHARED_FOLDERS:
         # Another program of this machine may use them too: only an empty one goes.
         if folder.is_dir() and not any(folder.iterdir()):

@@ -101,6 +101,23 @@ def test_a_daemon_outlives_nobody_and_is_found_again(tmp_path: Path) -> None:
     assert not daemon.alive
 
 
+def test_daemons_that_ignore_the_polite_signal_are_ended_together(tmp_path: Path) -> None:
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    daemons = [Daemon(name, tmp_path) for name in ("one", "two", "three")]
+    for daemon in daemons:
+        daemon.start([sys.executable, "-c", code])
+
+    def all_ignore_it() -> bool:
+        return all("up" in daemon.log.read_text() for daemon in daemons)
+
+    daemons[-1].wait_for("all to ignore SIGTERM", all_ignore_it, 30.0)
+    running = [daemon.process for daemon in daemons]
+    processes.end([process for process in running if process is not None], grace_seconds=0.2)
+    assert [daemon.alive for daemon in daemons] == [False, False, False]
+
+
 def test_a_daemon_that_ends_is_reported_with_its_log(tmp_path: Path) -> None:
     daemon = Daemon("fails", tmp_path)
     daemon.start([sys.executable, "-c", "print('bad flag'); raise SystemExit(3)"])
