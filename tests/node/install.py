@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.node.kube import Kube, KubeError, Manifest, condition, is_true, pod_lines, wait_for
+from tests.node.kube import Kube, KubeError, Manifest, condition, is_true, pod_lines, ready_pods, wait_for
 from tests.testbed import api
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -63,6 +64,7 @@ def install_operator(kube: Kube, image: str, *, replicas: int = 1) -> None:
     Raises:
         KubeError: it did not become ready; says what the operator's pods say.
     """
+    _clear_interrupted(kube)
     try:
         kube.helm(
             "upgrade",
@@ -82,6 +84,13 @@ def install_operator(kube: Kube, image: str, *, replicas: int = 1) -> None:
         raise KubeError("\n".join([str(error), *pod_lines(pods)])) from error
 
 
+def _clear_interrupted(kube: Kube) -> None:
+    """Take away a release whose installation was cut off: helm would refuse to touch it."""
+    releases = json.loads(kube.helm("list", "--namespace", SYSTEM_NAMESPACE, "--output", "json"))
+    if any(one["name"] == RELEASE and one["status"].startswith("pending") for one in releases):
+        kube.helm("uninstall", RELEASE, "--namespace", SYSTEM_NAMESPACE, "--wait")
+
+
 def apply_and_wait(kube: Kube, manifest: Manifest, say: Say, *, seconds: float = READY_SECONDS) -> Manifest:
     """Apply a SpecDeployment and wait until it is ready; returns it.
 
@@ -99,7 +108,10 @@ def apply_and_wait(kube: Kube, manifest: Manifest, say: Say, *, seconds: float =
         return found if is_true(found) else None
 
     def progress(gone: float) -> None:
-        say(f"  after {gone:.0f} s: {'; '.join(pod_lines(pods_of(kube, name, namespace))) or 'no pods yet'}")
+        pods = pods_of(kube, name, namespace)
+        ready = ready_pods(pods)
+        waiting = pod_lines([pod for pod in pods if pod not in ready])
+        say(f"  after {gone:.0f} s: {len(ready)} of {len(pods)} pods ready; {'; '.join(waiting)}")
 
     try:
         return wait_for(f"{name} to be Ready", look, seconds=seconds, every=1.0, say=progress)

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tests.node.traffic import Ask
+
+Maker = Callable[[random.Random, int], Ask]
+"""Makes the request number n of one client."""
 
 MODEL = "demo"
 ANSWER_TOKENS = 64

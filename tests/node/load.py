@@ -1,0 +1,73 @@
+"""Traffic beside a test: runs on a thread of its own while the test does things to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from tests.node.traffic import Ask, Clients, Tally, Traffic
+
+START_SECONDS = 10.0
+
+
+class Load:
+    """Clients that run from `with` to its end, when every answer has come. `tally` may be read meanwhile."""
+
+    def __init__(self, endpoint: str, clients: Sequence[Clients]) -> None:
+        self.tally = Tally(keep=None)
+        self._endpoint = endpoint
+        self._clients = clients
+        self._loop = asyncio.new_event_loop()
+        self._ended: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Load:
+        """Start the clients."""
+        self._thread.start()
+        assert self._started.wait(START_SECONDS), "the clients did not start"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End them; raises what broke in the generator itself."""
+        assert self._ended is not None
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._drive())
+        except Exception as error:
+            self._error = error
+        finally:
+            self._loop.close()
+
+    async def _drive(self) -> None:
+        self._ended = asyncio.Event()
+        async with Traffic(self._endpoint, self._clients, self.tally):
+            self._started.set()
+            await self._ended.wait()
+
+
+def clients(route: str, model: str, count: int, *, tokens: int = 20, headers: dict[str, str] | None = None) -> Clients:
+    """Clients of one route of a stub fleet: streams and whole answers by turns."""
+
+    def make(draw: random.Random, number: int) -> Ask:
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [{"role": "user", "content": "x" * draw.randrange(10, 200)}],
+            "max_tokens": tokens,
+            "stream": number % 2 == 0,
+        }
+        return Ask(route, body, headers or {})
+
+    return Clients(count, make)
