@@ -133,8 +133,8 @@ def test_an_object_of_that_name_that_is_not_ours_is_left_alone(world: World) -> 
     stalled = world.until("Stalled", "True", "NameTaken")
     assert "Service assistant" in stalled["message"]
     assert world.condition("Ready")["reason"] == "NameTaken"
-    now = world.api.get("Service", world.namespace, "assistant")
-    assert now == taken
+    assert world.api.get("Service", world.namespace, "assistant") == taken
+    assert world.api.list("Deployment", world.namespace) == []
     world.api.delete("Service", world.namespace, "assistant")
     world.settled()
     assert world.condition("Stalled")["status"] == "False"

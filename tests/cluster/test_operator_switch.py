@@ -170,3 +170,21 @@ def test_a_pool_without_a_ready_pod_gets_no_traffic_and_the_decision_stays(world
     world.served("chat", 100)
     world.until("Ready", "True")
     assert world.route("chat")["history"] == []
+
+
+def test_a_switch_waits_for_room_and_is_made_when_there_is(world: World) -> None:
+    world.create()
+    world.start()
+    world.settled()
+    for router in world.routers:
+        router.counters["cluster.hosts-baseline.upstream_rq_active"] = 100_000
+        router.counters["specfleet.active.route.chat"] = 5
+    world.speculation("chat", "Never")
+    waits = world.until("CapacitySufficient", "False", "NoRoomToMove")
+    assert "chat" in waits["message"]
+    chat = world.route("chat")
+    assert (chat["pool"], chat["phase"], chat["speculativePercent"]["served"]) == ("ngram", "Held", 100)
+    for router in world.routers:
+        router.counters["cluster.hosts-baseline.upstream_rq_active"] = 0
+    world.served("chat", 0)
+    assert world.condition("CapacitySufficient")["status"] == "True"

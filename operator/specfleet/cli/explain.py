@@ -200,7 +200,8 @@ def _figures(one: RouteStatus) -> str:
         )
         if seen.coverage_percent is not None:
             parts.append(f"{seen.coverage_percent} % of answers carried figures")
-    return "; ".join(parts) + "." if parts else ""
+    told = "; ".join(parts)
+    return told[:1].upper() + told[1:] + "." if told else ""
 
 
 def _condition(status: SpecDeploymentStatus, kind: str) -> Condition | None:

@@ -46,7 +46,7 @@ def run_command(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    for noisy in ("kopf", "asyncio", "aiohttp", "kubernetes"):
+    for noisy in ("kopf", "asyncio", "aiohttp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         loaded = load_settings(settings)

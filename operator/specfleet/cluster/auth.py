@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ async def _from_kubeconfig(path: Path | None) -> Connection:
 
     file = None if path is None else str(path)
     where = str(path) if path is not None else "$KUBECONFIG or ~/.kube/config"
+    logging.getLogger("kubernetes").setLevel(logging.ERROR)  # it warns of what the error below says
     configuration = client.Configuration()
     try:
         _, active = list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]

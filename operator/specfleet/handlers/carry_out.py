@@ -17,7 +17,7 @@ from specfleet.cluster.kinds import OWNED, POD
 from specfleet.handlers.masking import masked
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed, controller_uid, newer
-from specfleet.handlers.plan import Apply, Plan
+from specfleet.handlers.plan import Apply, ObjectId, Plan
 from specfleet.handlers.pods import PodRecord
 from specfleet.metrics.own import OperatorMetrics
 
@@ -61,11 +61,15 @@ class Executor:
         for record, wanted in plan.agree:
             memory.verified[record.kind, record.name] = (wanted, record.live)
             self._observed.compared(key, record)
+        found = await self._looked_for(key, owner, plan, memory)
         corrected: list[Corrected] = []
         written = 0
         for kind in OWNED:
-            actions = [action for action in plan.applies if action.kind == kind]
-            done = await asyncio.gather(*(self._apply(key, owner, action, memory) for action in actions))
+            # Half a fleet would take accelerators and serve nobody: with a name taken nothing new is made.
+            actions = [one for one in plan.applies if one.kind == kind and (one.uid or not memory.taken)]
+            done = await asyncio.gather(
+                *(self._apply(key, one, one.uid or found.get(one.id), memory) for one in actions)
+            )
             written += sum(ok for ok, _ in done)
             corrected += [one for _, one in done if one is not None]
         await asyncio.gather(
@@ -73,15 +77,22 @@ class Executor:
         )
         return Outcome(written, tuple(corrected))
 
-    async def _apply(self, key: Key, owner: Body, action: Apply, memory: Memory) -> tuple[bool, Corrected | None]:
-        kind, name = action.id
-        uid = action.uid
-        if uid is None:
-            live = await self._client.get(kind, key[0], name)
-            if live is not None and controller_uid(live["metadata"]) != owner["metadata"]["uid"]:
+    async def _looked_for(self, key: Key, owner: Body, plan: Plan, memory: Memory) -> dict[ObjectId, str]:
+        """uids of objects that the watches do not show and that exist all the same; those of others are taken."""
+        unseen = [action for action in plan.applies if action.uid is None]
+        lives = await asyncio.gather(*(self._client.get(one.kind, key[0], one.id[1]) for one in unseen))
+        found: dict[ObjectId, str] = {}
+        for action, live in zip(unseen, lives, strict=True):
+            if live is None:
+                continue
+            if controller_uid(live["metadata"]) == owner["metadata"]["uid"]:
+                found[action.id] = str(live["metadata"]["uid"])
+            else:
                 memory.taken[action.id] = time.time()
-                return False, None
-            uid = None if live is None else str(live["metadata"]["uid"])
+        return found
+
+    async def _apply(self, key: Key, action: Apply, uid: str | None, memory: Memory) -> tuple[bool, Corrected | None]:
+        kind, name = action.id
         manifest = action.manifest
         if uid is not None:
             # With the uid in it the server refuses the write if the object was replaced by another of its name.

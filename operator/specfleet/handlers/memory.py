@@ -89,6 +89,10 @@ class Memory:
                 self.silent_until.pop(uid, None)
                 self.ledger.forget(uid)
 
+    def sampled_before(self, at: float) -> bool:
+        """Whether a router's last reading is older than `at`, or there is none."""
+        return not self.samples or any(sample.at < at for sample in self.samples.values())
+
     def unheard(self, routers: Iterable[PodRecord], heard: Container[str], now: float) -> list[PodRecord]:
         """Routers that are not in `heard` and have not just failed to answer."""
         return [pod for pod in routers if pod.uid not in heard and self.silent_until.get(pod.uid, 0.0) <= now]

@@ -64,6 +64,7 @@ REFRESH_SECONDS = 600.0
 COUNTS_SECONDS = 2.0
 UNCONFIRMED_SECONDS = 2.0
 RETRY_SECONDS = 15.0
+FRESH_SECONDS = 0.3
 Body = dict[str, Any]
 
 
@@ -130,6 +131,11 @@ class Reconciler:
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
         view = self._view(key, body, checked, spec, memory, state, now)
+        if _switches(view) and memory.sampled_before(now - FRESH_SECONDS):
+            # Room for a switch is judged by what is in flight now, not by what was when a block was half over.
+            memory.next_sample = 0.0
+            await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
+            view = self._view(key, body, checked, spec, memory, state, now)
         wait = await self._commit(key, body, view, memory, now)
         await self._act(key, view, memory)
         self._show(key, view, memory)
@@ -410,6 +416,10 @@ class Reconciler:
 def view_pool(decision: RouteDecision, spec: SpecDeploymentSpec) -> str:
     """Name of the pool that a route was switched to."""
     return BASELINE_POOL if decision.verdict.pool == "baseline" else spec.draft.name
+
+
+def _switches(view: View) -> bool:
+    return any(one.verdict.switched for one in view.decisions.values())
 
 
 def _has_been_ready(before: SpecDeploymentStatus) -> bool:
