@@ -9,6 +9,9 @@ from specfleet.decision.reasons import SENTENCES, Reason
 from specfleet.decision.state import MAX_TIME, RouteState
 from specfleet.decision.types import LINES, Line, RouteConfig, Verdict
 
+FEW_PER_HOUR = 100.0
+RATE_KNOWN_SECONDS = 3600.0
+
 
 def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float) -> str:
     """Why the route is where it is, with the figures, since when, and when it is looked at again. Times are UTC."""
@@ -28,6 +31,10 @@ def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float
         owner = "Observe" if config.override == "Auto" and not config.enforce else "the rule alone"
         parts.append(f"Served by {verdict.pool}; {owner} would choose {verdict.wanted_pool}.")
     parts.append(_since(verdict, state, now))
+    if verdict.evidence is not None and config.override == "Auto" and now - state.served_since >= RATE_KNOWN_SECONDS:
+        rate = state.requests_per_hour
+        if rate is not None and rate < FEW_PER_HOUR:
+            parts.append(f"About {rate:.0f} requests an hour are few: a decision can take hours.")
     return " ".join(parts)
 
 
@@ -67,7 +74,8 @@ def _told_line(verdict: Verdict, state: RouteState) -> Line:
 def _since(verdict: Verdict, state: RouteState, now: float) -> str:
     word = "On" if verdict.pool == "speculative" else "Off"
     text = f"{word} since {_clock(state.served_since, now)}"
-    if verdict.next_look_at is not None and verdict.reason not in (Reason.OVERRIDE_ALWAYS, Reason.OVERRIDE_NEVER):
+    looks = verdict.speculative_percent > 0 and verdict.reason not in (Reason.OVERRIDE_ALWAYS, Reason.NO_LINE)
+    if verdict.next_look_at is not None and looks:
         text += f", next look {_clock(verdict.next_look_at, now)}"
     return text + "."
 

@@ -204,9 +204,9 @@ def exploration_percent(state: RouteState, config: RouteConfig, now: float) -> i
     most = config.exploration_max_percent
     if most <= 0 or all(line.value is None for line in state.lines):
         return 0
-    if state.rate_requests == 0.0 or state.rate_hours == 0.0:
+    per_hour = state.requests_per_hour
+    if per_hour is None:
         return most
-    per_hour = state.rate_requests / state.rate_hours
     hours = max(EXPLORATION_AGE_SECONDS, now - state.served_since) / 3600.0
     return max(1, min(most, round(100.0 * math.sqrt(EXPLORATION_REQUESTS / (per_hour * hours)))))
 

@@ -45,6 +45,11 @@ class RouteState:
         """The state of one line."""
         return self.lines[LINES.index(line)]
 
+    @property
+    def requests_per_hour(self) -> float | None:
+        """The route's rate, in both pools; None while it is not known."""
+        return self.rate_requests / self.rate_hours if self.rate_requests > 0.0 and self.rate_hours > 0.0 else None
+
     def encode(self) -> str:
         """The state as one short printable string; `decode` gives back an equal state."""
         head = [

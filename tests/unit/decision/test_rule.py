@@ -110,6 +110,13 @@ def test_the_worked_example_of_the_manual() -> None:
     assert near.last.evidence.score == pytest.approx(0.472, abs=0.001)
 
 
+def test_a_route_with_little_traffic_is_told_that_it_takes_long() -> None:
+    route = Route(STARTS_ON)
+    verdict = route.minutes(90, tokens_per_step=2.0, requests=1)
+    assert "About 60 requests an hour are few: a decision can take hours." in verdict.message
+    assert "few" not in Route(STARTS_ON).minutes(90, tokens_per_step=2.0, requests=2).message
+
+
 def test_no_single_block_decides_however_bad_it_is() -> None:
     route = Route(STARTS_ON)
     route.minutes(12, tokens_per_step=2.0)
