@@ -3,8 +3,8 @@
 Two Envoys run side by side between the same client and the same event source: one with the router's bootstrap, one with
 the same less the Lua and buffer filters and the counting loggers. Rounds go A B, B A, A B ..., so that what else the
 machine does meets both; a round's figure is the CPU time of one Envoy's threads (nanoseconds, from the scheduler) over
-the events that passed. `cpuMicrosPerEventAdded` is the median over the pairs; `rpsRatio` is with over without, streams as
-fast as they go.
+the events that passed. `cpuMicrosPerEventAdded` is the median over the pairs; `rpsRatio` is with over without, streams
+as fast as they go.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,22 @@ import pytest
 import yaml
 
 from specfleet.routing.files import routes_files
-from specfleet.routing.plan import PoolPlan, RouterPlan
-from tests.envoy.harness import CHAT, CODE, JSON, PINNED, Bed, bed, eventually, eventually_async, get, make_plan
+from specfleet.routing.plan import Match, PoolPlan, RoutePlan, RouterPlan
+from tests.envoy.harness import (
+    CHAT,
+    CODE,
+    JSON,
+    PINNED,
+    Bed,
+    Dns,
+    Engine,
+    Router,
+    bed,
+    eventually,
+    eventually_async,
+    get,
+    make_plan,
+)
 from tests.envoy.test_failover import ask
 
 CODE_HEADERS = {"x-route": "code"}
@@ -104,9 +119,8 @@ async def test_sizes_and_a_renamed_draft_change_under_load_without_a_failure(
     ids=["no yaml", "a weight below zero", "an unknown field", "an unknown policy"],
 )
 async def test_a_bad_file_is_refused_counted_and_the_old_table_goes_on(
-    tmp_path: Path, client: aiohttp.ClientSession, damage: object
+    tmp_path: Path, client: aiohttp.ClientSession, damage: Callable[[dict[str, str]], dict[str, str]]
 ) -> None:
-    assert callable(damage)
     with bed(tmp_path) as made:
         assert made.router.sample().routes_rejected == 0
         good = routes_files(with_code("v2", 40))
@@ -116,14 +130,12 @@ async def test_a_bad_file_is_refused_counted_and_the_old_table_goes_on(
         await eventually_async("refused", lambda: made.router.sample().routes_rejected > 0)
         status, _, _ = await ask(client, made, CODE_HEADERS)
         assert status == 200
-        if "rds" in str(set(bad.items()) - set(good.items()))[:12]:
+        if bad["rds.yaml"] != good["rds.yaml"]:
             assert made.router.served()["version"] == "v1"
         await asyncio.to_thread(made.router.serve, with_code("v3", 100))
 
 
 async def test_a_router_without_a_table_is_not_ready_and_becomes_it(tmp_path: Path) -> None:
-    from tests.envoy.harness import Dns, Engine, Router
-
     dns, engine = Dns(), Engine().start()
     dns.table = {"baseline.test": [engine.host], "ngram.test": []}
     router = Router(tmp_path, dns, make_plan())
@@ -143,8 +155,6 @@ async def test_a_router_without_a_table_is_not_ready_and_becomes_it(tmp_path: Pa
 
 
 def test_a_table_of_two_hundred_routes_is_served(tmp_path: Path) -> None:
-    from specfleet.routing.plan import Match, RoutePlan
-
     many = tuple(RoutePlan(f"route-{i}", (Match(header=("x-route", str(i))),), i % 101) for i in range(200))
     with bed(tmp_path, make_plan(routes=(*many, CHAT))) as made:
         assert len(made.router.served()["routes"]) == 201

@@ -12,6 +12,8 @@ Resource = dict[str, Any]
 
 HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 EARLY_MUTATION = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation"
+MAX_CONNECTIONS = 50_000
+"""Of clients, to one router; beyond it new ones are closed at once. Probes and the operator do not count."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -35,6 +37,18 @@ def bootstrap(places: Places) -> Resource:
         "node": {"id": "router", "cluster": "specfleet"},
         "admin": {"address": _address(LOOPBACK, places.admin_port)},
         "stats_flush_on_admin": True,
+        "overload_manager": {
+            "resource_monitors": [
+                {
+                    "name": "envoy.resource_monitors.global_downstream_max_connections",
+                    "typed_config": {
+                        "@type": "type.googleapis.com/"
+                        "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+                        "max_active_downstream_connections": MAX_CONNECTIONS,
+                    },
+                }
+            ]
+        },
         "stats_config": {"histogram_bucket_settings": _buckets()},
         "dynamic_resources": {"cds_config": _file(places, "cds.yaml")},
         "static_resources": {
@@ -109,6 +123,10 @@ def _listener(name: str, host: str, port: int, manager: Resource) -> Resource:
             }
         ],
     }
+
+
+# Probes and counters are answered to the last moment of a drain, and however many clients there are.
+_ALWAYS: Resource = {"drain_type": "MODIFY_ONLY", "ignore_global_conn_limit": True}
 
 
 def _early(*mutations: Resource) -> list[Resource]:
@@ -224,8 +242,7 @@ def _read_listener(places: Places) -> Resource:
             _router(upstream_log=False),
         ],
     }
-    # Probes and counters must be answered to the last moment of a drain.
-    return {**_listener("read", places.read_host, places.read_port, manager), "drain_type": "MODIFY_ONLY"}
+    return {**_listener("read", places.read_host, places.read_port, manager), **_ALWAYS}
 
 
 def _table_listener(places: Places) -> Resource:
@@ -242,7 +259,7 @@ def _table_listener(places: Places) -> Resource:
         ),
         "http_filters": [_router(upstream_log=False)],
     }
-    return {**_listener("table", LOOPBACK, places.table_port, manager), "drain_type": "MODIFY_ONLY"}
+    return {**_listener("table", LOOPBACK, places.table_port, manager), **_ALWAYS}
 
 
 def _error(message: str, kind: str, code: str) -> Resource:

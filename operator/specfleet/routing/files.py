@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -20,8 +21,13 @@ from specfleet.routing.table import route_table
 
 def bootstrap_files(places: Places | None = None) -> dict[str, str]:
     """Data of ConfigMap NAME-router: bootstrap.yaml and filter.lua, the same for every deployment."""
+    return dict(_bootstrap_files(places or Places()))
+
+
+@cache
+def _bootstrap_files(places: Places) -> dict[str, str]:
     lua = files("specfleet.routing").joinpath("filter.lua").read_text(encoding="utf-8")
-    return {"bootstrap.yaml": _yaml(bootstrap(places or Places())), "filter.lua": lua}
+    return {"bootstrap.yaml": _yaml(bootstrap(places)), "filter.lua": lua}
 
 
 def routes_files(plan: RouterPlan) -> dict[str, str]:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.routing.lua import Filter
@@ -76,6 +76,7 @@ def single(body: dict[str, Any]) -> bool:
     return not (isinstance(prompt, list) and len(prompt) > 1 and isinstance(prompt[0], (str, list)))
 
 
+@settings(deadline=None)
 @given(bodies())
 def test_the_scan_sees_what_python_sees(raw: bytes) -> None:
     body = json.loads(raw)
@@ -96,6 +97,7 @@ def asks(options: Any) -> bool:
     return isinstance(options, dict) and options.get("include_usage") not in (None, False)
 
 
+@settings(deadline=None)
 @given(bodies())
 def test_an_edited_stream_asks_for_usage_and_is_else_the_same_request(raw: bytes) -> None:
     body = json.loads(raw)
@@ -117,6 +119,7 @@ def test_an_edited_stream_asks_for_usage_and_is_else_the_same_request(raw: bytes
     assert len(found["body"]) - len(raw) < 100
 
 
+@settings(deadline=None)
 @given(bodies(), st.sampled_from(["assistant-code", 'q"\\x', "é😀"]))
 def test_an_alias_is_replaced_and_every_other_byte_of_a_whole_answer_request_stays(raw: bytes, alias: str) -> None:
     body = json.loads(raw)
@@ -133,6 +136,7 @@ def test_an_alias_is_replaced_and_every_other_byte_of_a_whole_answer_request_sta
     assert raw.endswith(after)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\ntrue01 \n', max_size=60).map(str.encode))
 def test_no_bytes_at_all_break_the_scan(raw: bytes) -> None:
     found = FILTER.classify(raw)

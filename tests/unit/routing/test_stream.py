@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.routing.lua import Filter
@@ -54,6 +54,7 @@ FIGURES = {"completion": 30, "prompt": 11, "accepted": 20, "drafted": 36, "round
 CUTS = st.lists(st.integers(0, 5000), max_size=30)
 
 
+@settings(deadline=None)
 @given(TEXTS, CUTS, st.sampled_from([b"", b": keep-alive\n\n", b"event: message\ndata: {}\n\n"]))
 def test_the_usage_event_that_we_asked_for_is_hidden_and_nothing_else(
     texts: list[str], places: list[int], extra: bytes
@@ -65,6 +66,7 @@ def test_the_usage_event_that_we_asked_for_is_hidden_and_nothing_else(
     assert rest == b""
 
 
+@settings(deadline=None)
 @given(TEXTS, CUTS)
 def test_a_client_that_asked_gets_its_usage_event_without_our_member(texts: list[str], places: list[int]) -> None:
     head = b"".join(content(text) for text in texts)
@@ -73,6 +75,7 @@ def test_a_client_that_asked_gets_its_usage_event_without_our_member(texts: list
     assert figures == FIGURES
 
 
+@settings(deadline=None)
 @given(TEXTS, CUTS)
 def test_continuous_usage_passes_and_the_last_one_counts(texts: list[str], places: list[int]) -> None:
     head = b"".join(content(text, usage={**USAGE, "completion_tokens": 1}) for text in texts)
@@ -81,6 +84,7 @@ def test_continuous_usage_passes_and_the_last_one_counts(texts: list[str], place
     assert figures == FIGURES
 
 
+@settings(deadline=None)
 @given(TEXTS, CUTS)
 def test_whole_events_are_never_held_back(texts: list[str], places: list[int]) -> None:
     raw = b"".join(content(text) for text in texts) + DONE
