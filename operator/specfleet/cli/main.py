@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from importlib.metadata import version
@@ -22,11 +21,11 @@ class _LazyCommands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All commands, in the order of the help."""
-        return [name for name in COMMANDS if importlib.util.find_spec(f"specfleet.cli.{name}") is not None]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, or None."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"specfleet.cli.{cmd_name}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
