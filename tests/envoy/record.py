@@ -53,16 +53,16 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def engine(*flags: str) -> Iterator[str]:
+def engine(*flags: str, host: str = LOOPBACK, port: int | None = None) -> Iterator[str]:
     """A running engine's address."""
-    (port,) = free_ports(1)
+    port = port or free_ports(1)[0]
     command = [str(api.vllm_python()), "-m", "vllm.entrypoints.cli.main", "serve", str(api.model_dir())]
-    command += ["--served-model-name", MODEL, "--host", LOOPBACK, "--port", str(port), "--enforce-eager"]
+    command += ["--served-model-name", MODEL, "--host", host, "--port", str(port), "--enforce-eager"]
     command += ["--max-model-len", "1024", "--max-num-seqs", "4", "--gpu-memory-utilization", "0.3"]
     command += ["--speculative-config", json.dumps(SPECULATION), *flags]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1"}
     process = subprocess.Popen(command, env=environment, stdout=sys.stderr)
-    url = f"http://{LOOPBACK}:{port}"
+    url = f"http://{host}:{port}"
     try:
         eventually("the engine is ready", lambda: process.poll() is not None or get(f"{url}/health")[0] == 200, 400)
         if process.poll() is not None:

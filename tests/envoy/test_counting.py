@@ -92,6 +92,17 @@ async def test_baseline_counts_tokens_without_acceptance(shared: Bed, client: ai
     assert not {"accepted", "drafted", "rounds"} & set(grown)
 
 
+async def test_an_answer_too_large_to_be_read_passes_whole_and_unmeasured(
+    shared: Bed, client: aiohttp.ClientSession
+) -> None:
+    before = shared.router.row("chat", "baseline", "baseline")
+    answer = json.loads(await ask(client, shared, {"max_tokens": 500_000}, x_stub_step_ms="0"))
+    assert answer["usage"]["completion_tokens"] == 500_000
+    assert len(answer["choices"][0]["message"]["content"]) > 2 << 20
+    assert delta(before, shared.router.row("chat", "baseline", "baseline")) == {"requests": 1, "finished": 1}
+    assert shared.router.sample().lua_errors == 0
+
+
 async def test_an_answer_of_one_token_has_no_decode_step(shared: Bed, client: aiohttp.ClientSession) -> None:
     before = shared.router.row("code", "ngram", "ngram")
     await ask(client, shared, {"max_tokens": 1, "stream": True}, x_route="code")

@@ -59,6 +59,17 @@ async def test_thirty_in_flight_on_a_killed_host_are_all_answered(
         assert row.retries == lost
 
 
+async def test_large_bodies_are_kept_for_a_second_attempt(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    with bed(tmp_path, make_plan(max_request_bytes=8 << 20), speculative=2) as made:
+        image = "A" * (3 << 20)
+        headers = {**CODE, "x-stub-prefill-ms": "4000"}
+        jobs = [asyncio.create_task(ask(client, made, headers, image=image, stream=False)) for _ in range(8)]
+        await eventually_async("8 at work", lambda: sum(running(made)) == 8)
+        assert running(made)[0] > 0
+        made.speculative[0].kill()
+        assert Counter(status for status, _, _ in await asyncio.gather(*jobs)) == {200: 8}
+
+
 async def test_a_pool_killed_as_a_whole_costs_only_what_had_its_headers(
     tmp_path: Path, client: aiohttp.ClientSession
 ) -> None:
