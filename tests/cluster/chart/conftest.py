@@ -18,7 +18,7 @@ def namespace(name: str, **labels: str) -> str:
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """An API server with controllers, the namespaces and three pods in them."""
     plane = ensure_control_plane(tmp_path_factory.mktemp("chart") / "state", controllers=True)
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     plane.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installed(cluster: Cluster) -> Cluster:
     """The cluster with the chart installed, its definitions established and its policy in force."""
     install(cluster)

@@ -1,0 +1,1 @@
+"""The chart on a real API server."""
