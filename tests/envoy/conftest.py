@@ -12,10 +12,10 @@ from tests.envoy.harness import ROOT, Bed, bed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder needs Envoy; what also needs the real engine has that mark instead."""
+    """Everything in this folder needs Envoy."""
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and item.get_closest_marker("engine") is None:
+        if here in item.path.parents:
             item.add_marker(pytest.mark.envoy)
 
 

@@ -1,4 +1,4 @@
-"""Real vLLM behind the real Envoy: the same answers as without the router, and its own figures in our counters."""
+"""Real vLLM behind the real Envoy, without a node: the same answers as without the router, and its own figures in our counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.envoy.harness import ENGINE_PORT, Dns, Router, get, loopback_host, make_plan
 from tests.envoy.record import SCENARIOS, ask, engine
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.node]
 
 
 @pytest.fixture(scope="module")
