@@ -203,3 +203,13 @@ async def test_what_is_not_routed_is_counted_apart(shared: Bed, client: aiohttp.
     after = shared.router.sample()
     assert after.unrouted == before.unrouted + 1
     assert after.rows == before.rows
+
+
+async def test_prometheus_finds_the_same_counts_with_their_labels(shared: Bed, client: aiohttp.ClientSession) -> None:
+    await ask(client, shared, {"max_tokens": 10}, x_route="code")
+    row = shared.router.row("code", "ngram", "ngram")
+    page = get(f"{shared.router.read_url}/stats/prometheus")[1].decode()
+    (line,) = [line for line in page.splitlines() if line.startswith("envoy_specfleet_decode_tokens{")]
+    for label in ('route="code"', 'pool="ngram"', 'intended="ngram"'):
+        assert label in line
+    assert int(line.rsplit(" ", 1)[1]) == row.decode_tokens

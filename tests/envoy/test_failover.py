@@ -180,15 +180,27 @@ async def test_a_503_of_one_host_is_answered_by_another_and_is_no_evidence(
     tmp_path: Path, client: aiohttp.ClientSession
 ) -> None:
     with bed(tmp_path, speculative=2) as made:
-        status, _, _ = await ask(client, made, {**CODE, "x-stub-die": "before-headers"})
-        assert status == 503
+        refusing = made.speculative[0]
+        refusing.stop()
+        refusing.options = (*refusing.options, "--answer-status", "503")
+        refusing.start()
         await asyncio.to_thread(made.router.await_healthy, "ngram", 2)
-        made.speculative[0].kill()
-        answers = await asyncio.gather(*[ask(client, made, CODE, max_tokens=3) for _ in range(10)])
-        assert {status for status, _, _ in answers} == {200}
+        asked_before = int(refusing.seen()["requests"])
+        answers = await asyncio.gather(*[ask(client, made, CODE, max_tokens=3) for _ in range(20)])
+        assert Counter(status for status, _, _ in answers) == {200: 20}
+        refused = int(refusing.seen()["requests"]) - asked_before
+        assert refused > 0
         row = made.router.row("code", "ngram", "ngram")
-        assert row.finished == 10 - made.router.row("code", "baseline", "ngram").finished
-        assert row.measured <= row.finished
+        assert (row.finished, row.retries, row.measured) == (20, refused, 20 - refused)
+
+
+async def test_a_request_that_every_host_breaks_off_ends_as_503_in_json(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    with bed(tmp_path) as made:
+        status, raw, _ = await ask(client, made, {**CODE, "x-stub-die": "before-headers"})
+        assert (status, b"engine_unavailable" in raw) == (503, True)
+        assert made.router.total("server_errors", route="code") == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -1,4 +1,4 @@
-"""Real vLLM behind the real Envoy, without a node: the same answers as without the router, and its own figures in our counters."""
+"""Real vLLM behind the real Envoy, without a node: the answers of the engine itself, its figures in our counters."""
 
 from __future__ import annotations
 

@@ -42,6 +42,8 @@ class Config:
     acceptance_of: tuple[tuple[str, str, float], ...] = ()
     """(header, value, acceptance): what requests with this header get."""
     recordings: Path | None = None
+    answer_status: int = 200
+    """What every inference request gets where it is no 200: an engine that is up and refuses."""
 
 
 @dataclass
@@ -193,6 +195,8 @@ async def inference(request: web.Request) -> web.StreamResponse:
         )
     if "x-stub-status" in request.headers:
         return error(int(request.headers["x-stub-status"]), "as asked", "InternalServerError")
+    if state.config.answer_status != 200:
+        return error(state.config.answer_status, "as started", "ServiceUnavailable")
     if request.headers.get("x-stub-die") == "before-headers":
         _die(request)
     try:
@@ -410,6 +414,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--acceptance", type=float, default=0.6)
     made.add_argument("--acceptance-of", type=_acceptance_of, action="append", default=[], metavar="HEADER=VALUE:RATE")
     made.add_argument("--recordings", type=Path)
+    made.add_argument("--answer-status", type=int, default=200, help="answer every inference request with this status")
     made.add_argument("--drain-seconds", type=float, default=60.0, help="how long SIGTERM waits for requests in flight")
     return made
 
@@ -426,6 +431,7 @@ def main() -> None:
         acceptance=args.acceptance,
         acceptance_of=tuple(args.acceptance_of),
         recordings=args.recordings,
+        answer_status=args.answer_status,
     )
     web.run_app(
         application(config),
