@@ -164,9 +164,14 @@ def _rules(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Finding
             yield from _rules(item, schema["items"], f"{path}[{index}]")
 
 
+@lru_cache(maxsize=256)
+def _program(rule: str) -> cel.Program:
+    return cel.compile(rule)
+
+
 def _holds(rule: str, value: Any) -> bool:
     """Whether a rule is true of a value; one that cannot be evaluated is false, as with the API server."""
     try:
-        return cel.evaluate(rule, {"self": value}) is True
+        return _program(rule).execute({"self": value}) is True
     except (ValueError, RuntimeError, TypeError, KeyError, OverflowError):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from specfleet.api import crd
+from specfleet.api import crd, reference
 from specfleet.api.base import Model, duration, quantity_bytes
 from specfleet.api.conditions import CONDITION_SENTENCES, REASONS, ConditionType, Reason, markdown_tables
 from specfleet.api.findings import FINDING_SENTENCES, FindingReason, error
@@ -148,3 +148,13 @@ def test_a_misspelt_field_is_answered_with_the_right_one() -> None:
 
     assert finding.path == "spec.pools.min_baseline"
     assert finding.message.endswith("did you mean minBaseline?")
+
+
+def test_the_pages_have_the_tables_of_the_models() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in reference.DIRECTORY.glob("*.md")}
+
+    stale = [name for name, text in pages.items() if reference.renewed(text) != text]
+
+    assert stale == [], "run python -m specfleet.api.reference"
+    assert "<!-- generated: spec -->" in pages["specdeployment.md"]
+    assert "<!-- generated: conditions -->" in pages["conditions.md"]
