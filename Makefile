@@ -53,6 +53,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 	$(BIN)/mypy --strict operator/specfleet tests manifests charts/specfleet/files/check.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m specfleet.api.crd --check
+	$(BIN)/python -m specfleet.api.reference --check
 	@diff -r crds charts/specfleet/files/crds || { echo "crds/ and charts/specfleet/files/crds differ: run make crds" >&2; exit 1; }
 
 .PHONY: test-unit
@@ -130,8 +131,9 @@ bench-decision: .venv ## the decision rule on simulated routes: false switches a
 ##@ Generated files and the image
 
 .PHONY: crds
-crds: .venv tool-helm ## generate crds/, the chart's copy and README table, manifests/install
+crds: .venv tool-helm ## generate from the models: crds/, docs/reference, the chart's parts, manifests/install
 	$(BIN)/python -m specfleet.api.crd
+	$(BIN)/python -m specfleet.api.reference
 	@mkdir -p charts/specfleet/files/crds
 	@rm -f charts/specfleet/files/crds/*.yaml
 	cp crds/*.yaml charts/specfleet/files/crds/
