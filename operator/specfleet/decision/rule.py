@@ -65,7 +65,8 @@ def step(
     else:
         blocked = False
     state, switched, unplaced = _placed(state, config, now, hold, room)
-    state = replace(state, percent=_percent(state, config, now, hold))
+    if not unplaced:  # a move that waits for room leaves the traffic as it is
+        state = replace(state, percent=_percent(state, config, now, hold))
     wanted = _other(state.mode) if blocked else state.mode
     return state, _verdict(state, config, now, hold, wanted, switched=switched, no_room=blocked or unplaced)
 

@@ -341,6 +341,17 @@ def test_without_room_a_switch_waits_and_falls_when_there_is_room() -> None:
     assert (verdict.pool, verdict.no_room, verdict.switched) == ("baseline", False, True)
 
 
+def test_an_override_without_room_waits_and_sends_no_more_traffic_the_other_way() -> None:
+    route = Route(STARTS_ON)
+    route.until_switch(tokens_per_step=1.1)
+    route.until_switch(tokens_per_step=2.2)
+    route.config = replace(STARTS_ON, override="Never")
+    verdict = route.tick(room=Room(to_baseline=False))
+    assert (verdict.pool, verdict.speculative_percent, verdict.no_room) == ("speculative", 10, True)
+    verdict = route.tick()
+    assert (verdict.pool, verdict.speculative_percent, verdict.switched) == ("baseline", 0, True)
+
+
 def test_a_changed_line_starts_its_score_again_and_keeps_mode_and_dwell() -> None:
     route = Route(STARTS_ON)
     route.until_switch(tokens_per_step=1.1)
