@@ -70,11 +70,12 @@ def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> PoolPlan
 
 
 def _route(route: Route, speculative_percent: int) -> RoutePlan:
-    never = route.speculation is Speculation.NEVER
+    # A route that is to leave speculation, and waits for room in baseline, still has its share.
+    never = route.speculation is Speculation.NEVER and speculative_percent == 0
     return RoutePlan(
         name=route.name,
         matches=tuple(_match(match) for match in route.match),
-        speculative_percent=0 if never else speculative_percent,
+        speculative_percent=speculative_percent,
         never_speculative=never,
     )
 

@@ -58,7 +58,7 @@ def test_the_plan_has_pools_routes_and_limits() -> None:
         },
     )
 
-    plan = router_plan(one, {"code": 70, "json": 100})
+    plan = router_plan(one, {"code": 70})
 
     assert (plan.deployment, plan.namespace, plan.served_name) == ("assistant", "serving", "large")
     assert (plan.baseline.name, plan.baseline.host, plan.baseline.port) == ("baseline", "assistant-baseline", 8000)
@@ -73,6 +73,13 @@ def test_the_plan_has_pools_routes_and_limits() -> None:
     assert (code.matches[1].model, code.matches[1].tools) == ("alias", False)
     assert (json_route.speculative_percent, json_route.never_speculative) == (0, True)
     assert (rest.matches, rest.speculative_percent) == ((), 0)
+
+
+def test_a_route_that_waits_to_leave_speculation_keeps_its_share_until_it_has_left() -> None:
+    one = routed({"name": "chat", "match": [HEADER], "speculation": "Never"})
+    waiting, gone = router_plan(one, {"chat": 100}).routes[0], router_plan(one, {"chat": 0}).routes[0]
+    assert (waiting.speculative_percent, waiting.never_speculative) == (100, False)
+    assert (gone.speculative_percent, gone.never_speculative) == (0, True)
 
 
 def test_the_version_tells_tables_apart() -> None:
