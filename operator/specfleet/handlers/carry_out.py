@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from specfleet.api.names import ANNOTATION_ROUTES_VERSION
-from specfleet.cluster.applied import ANNOTATION_APPLIED, digest, projection
+from specfleet.cluster.applied import ANNOTATION_APPLIED, differences, digest, projection
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError
 from specfleet.cluster.kinds import OWNED, POD
@@ -23,6 +23,7 @@ from specfleet.metrics.own import OperatorMetrics
 
 logger = logging.getLogger(__name__)
 Body = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,33 +67,37 @@ class Executor:
         written = 0
         for kind in OWNED:
             # Half a fleet would take accelerators and serve nobody: with a name taken nothing new is made.
-            actions = [one for one in plan.applies if one.kind == kind and (one.uid or not memory.taken)]
-            done = await asyncio.gather(
-                *(self._apply(key, one, one.uid or found.get(one.id), memory) for one in actions)
-            )
+            actions = [
+                found.get(one.id, one) for one in plan.applies if one.kind == kind and (one.uid or not memory.taken)
+            ]
+            done = await _all(self._apply(key, one, memory) for one in actions)
             written += sum(ok for ok, _ in done)
             corrected += [one for _, one in done if one is not None]
-        await asyncio.gather(
-            *(self._client.delete(one.kind, key[0], one.name, one.uid) for one in plan.deletes if not memory.taken)
-        )
+        if not memory.taken:
+            await _all(self._client.delete(one.kind, key[0], one.name, one.uid) for one in plan.deletes)
         return Outcome(written, tuple(corrected))
 
-    async def _looked_for(self, key: Key, owner: Body, plan: Plan, memory: Memory) -> dict[ObjectId, str]:
-        """uids of objects that the watches do not show and that exist all the same; those of others are taken."""
+    async def _looked_for(self, key: Key, owner: Body, plan: Plan, memory: Memory) -> dict[ObjectId, Apply]:
+        """What to do about objects that the watches do not show and that exist all the same.
+
+        One of ours has lost a label that it is watched by, and is mended; another's name is taken.
+        """
         unseen = [action for action in plan.applies if action.uid is None]
-        lives = await asyncio.gather(*(self._client.get(one.kind, key[0], one.id[1]) for one in unseen))
-        found: dict[ObjectId, str] = {}
+        lives = await _all(self._client.get(one.kind, key[0], one.id[1]) for one in unseen)
+        found: dict[ObjectId, Apply] = {}
         for action, live in zip(unseen, lives, strict=True):
             if live is None:
                 continue
             if controller_uid(live["metadata"]) == owner["metadata"]["uid"]:
-                found[action.id] = str(live["metadata"]["uid"])
+                fields = tuple(differences(action.manifest, live))
+                found[action.id] = replace(action, why="Drift", uid=str(live["metadata"]["uid"]), fields=fields)
             else:
                 memory.taken[action.id] = time.time()
         return found
 
-    async def _apply(self, key: Key, action: Apply, uid: str | None, memory: Memory) -> tuple[bool, Corrected | None]:
+    async def _apply(self, key: Key, action: Apply, memory: Memory) -> tuple[bool, Corrected | None]:
         kind, name = action.id
+        uid = action.uid
         manifest = action.manifest
         if uid is not None:
             # With the uid in it the server refuses the write if the object was replaced by another of its name.
@@ -106,11 +111,12 @@ class Executor:
         self._observed.put_owned(kind, answer)
         applied = manifest["metadata"]["annotations"][ANNOTATION_APPLIED]
         memory.verified[action.id] = (applied, digest(projection(answer)))
-        changed = before is None or newer(str(answer["metadata"]["resourceVersion"]), before.resource_version)
+        version = str(answer["metadata"]["resourceVersion"])
+        changed = bool(action.fields) if before is None else newer(version, before.resource_version)
         if action.why != "Drift" or not changed:
             return True, None
         self._metrics.drift.labels(kind.kind).inc()
-        return True, Corrected(f"{kind.kind} {name}", action.fields, str(answer["metadata"]["resourceVersion"]))
+        return True, Corrected(f"{kind.kind} {name}", action.fields, version)
 
     def _refused(self, action: Apply, error: ApiError, memory: Memory) -> None:
         kind, name = action.id
@@ -122,7 +128,7 @@ class Executor:
 
     async def annotate(self, pods: Iterable[PodRecord], version: str, memory: Memory) -> None:
         """Tell the kubelets of these router pods to sync their volumes. A refusal is remembered, not raised."""
-        await asyncio.gather(*(self._annotate(pod, version, memory) for pod in pods))
+        await _all(self._annotate(pod, version, memory) for pod in pods)
 
     async def _annotate(self, pod: PodRecord, version: str, memory: Memory) -> None:
         try:
@@ -136,3 +142,12 @@ class Executor:
             raise
         memory.pods_denied = False
         self._observed.put_pod(answer)
+
+
+async def _all(requests: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The answers of requests that go at once. Raises the first error, when all have ended: none outlives the pass."""
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]

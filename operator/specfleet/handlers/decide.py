@@ -130,6 +130,7 @@ def weights(decisions: Mapping[str, RouteDecision], baseline_dead: bool, specula
 
 def _restored(config: RouteConfig, status: RouteStatus | None, now: float) -> RouteState:
     if status is None:
-        return decode(None, config, now)
+        # A new route with an override begins where the override has it: that is no switch.
+        return step(decode(None, config, now), config, None, now)[0]
     pool: Pool = "baseline" if status.pool == BASELINE_POOL else "speculative"
     return decode(status.state, config, now, pool=pool)

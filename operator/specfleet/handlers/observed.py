@@ -15,6 +15,7 @@ from specfleet.cluster.applied import ANNOTATION_APPLIED, digest, packed, projec
 from specfleet.cluster.kinds import DEPLOYMENT, POD, SPEC_DEPLOYMENT, Kind
 from specfleet.handlers.pods import PodRecord, Problem, failed_create, pod_record
 
+TOMBSTONES = 4096
 Key = tuple[str, str]  # namespace and name of a SpecDeployment
 Body = dict[str, Any]
 
@@ -110,6 +111,7 @@ class Observed:
         self._owned: dict[Key, dict[tuple[Kind, str], OwnedRecord]] = {}
         self._pods: dict[Key, dict[str, PodRecord]] = {}
         self._where: dict[str, Key] = {}
+        self._gone: dict[str, str] = {}
 
     def deployments(self) -> list[Key]:
         """All SpecDeployments that exist."""
@@ -147,6 +149,8 @@ class Observed:
         if key is None:
             return self.remove(kind, body)
         record = owned_record(kind, body)
+        if self._outdated(record.uid, record.resource_version):
+            return None
         records = self._owned.setdefault(key, {})
         known = records.get((kind, record.name))
         if known is not None and known.uid == record.uid:
@@ -164,6 +168,8 @@ class Observed:
         if key is None:
             return self.remove(POD, body)
         record = pod_record(body)
+        if self._outdated(record.uid, record.resource_version):
+            return None
         pods = self._pods.setdefault(key, {})
         known = pods.get(record.name)
         if known is not None and known.uid == record.uid and not newer(record.resource_version, known.resource_version):
@@ -189,9 +195,14 @@ class Observed:
             del self._deployments[key]
             return key
         # An event of deletion may come without the label, so the object is looked for by its uid.
-        owner = self._where.pop(str(meta["uid"]), None)
+        uid = str(meta["uid"])
+        owner = self._where.pop(uid, None)
+        if meta.get("resourceVersion"):
+            self._gone[uid] = str(meta["resourceVersion"])
+            if len(self._gone) > TOMBSTONES:
+                del self._gone[next(iter(self._gone))]
         if owner is not None:
-            self._drop(kind, owner, str(meta["name"]), str(meta["uid"]))
+            self._drop(kind, owner, str(meta["name"]), uid)
         return owner
 
     def relisted(self, kind: Kind, alive: Iterable[tuple[str, str, str]]) -> list[Key]:
@@ -213,6 +224,10 @@ class Observed:
             for record in records.values()
             if record.kind == kind
         ]
+
+    def _outdated(self, uid: str, resource_version: str) -> bool:
+        """Whether a body is older than the object's end: the answer to a write may come after the event of deletion."""
+        return uid in self._gone and not newer(resource_version, self._gone[uid])
 
     def _drop(self, kind: Kind, key: Key, name: str, uid: str) -> None:
         if kind == POD:

@@ -325,7 +325,10 @@ class Reconciler:
             if pod.routes_version != version
             and (routes_written or (pod.uid in memory.served and memory.served[pod.uid].version != version))
         ]
+        denied = memory.pods_denied
         await self._executor.annotate(behind, version, memory)
+        if memory.pods_denied != denied:
+            self._mark(key, 0.0)
         if memory.serving(routers, version).confirmed:
             self._delivered(memory)
             self._mark(key, 0.0)

@@ -174,6 +174,7 @@ def noticeable(status: Mapping[str, Any]) -> dict[str, Any]:
     for route in view.get("routes") or ():
         for figure in ("acceptancePercent", "tokensPerStep"):
             route[figure] = figure in route
+        route["slow"] = str(route.get("message", "")).endswith(SLOW_SWITCH_NOTE)
         for volatile in ("message", "evidence", "state"):
             route.pop(volatile, None)
     if "summary" in view:

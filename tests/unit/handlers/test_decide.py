@@ -96,3 +96,9 @@ def test_a_dead_pool_gets_nothing_and_never_stays_never() -> None:
     assert weights(decisions, False, True) == {"code": 0, "chat": 0}
     assert weights(decisions, True, False) == {"code": 0, "chat": 100}
     assert weights(decisions, True, True) == {"code": 0, "chat": 100}
+
+
+def test_a_new_route_with_an_override_begins_there_without_a_switch() -> None:
+    decisions = decided(chat="Never")
+    assert (decisions["chat"].verdict.pool, decisions["chat"].verdict.switched) == ("baseline", False)
+    assert decisions["chat"].verdict.speculative_percent == 0

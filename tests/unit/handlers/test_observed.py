@@ -98,3 +98,15 @@ def test_versions_compare_as_numbers() -> None:
     assert newer("100", "99")
     assert not newer("99", "100")
     assert not newer("7", "7")
+
+
+def test_the_late_answer_to_a_write_does_not_bring_back_what_is_gone() -> None:
+    observed = Observed()
+    answer = deployment("assistant-ngram", "engine", "ngram")
+    end = deployment("assistant-ngram", "engine", "ngram")
+    observed.put_owned(DEPLOYMENT, answer)
+    observed.remove(DEPLOYMENT, end)
+    assert observed.put_owned(DEPLOYMENT, answer) is None
+    assert observed.owned(KEY) == {}
+    labelled_again = deployment("assistant-ngram", "engine", "ngram")
+    assert observed.put_owned(DEPLOYMENT, labelled_again) == KEY
