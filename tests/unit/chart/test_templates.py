@@ -79,6 +79,13 @@ def test_without_pod_patch_there_is_neither_the_verb_nor_the_policy(values: dict
     assert of_kind(without, "ValidatingAdmissionPolicyBinding") == []
 
 
+def test_the_policy_bounds_rights_that_somebody_else_grants_too() -> None:
+    objects = rendered({"rbac": {"create": False}})
+
+    assert list(of_kind(objects, "RoleBinding")) == []
+    assert len(of_kind(objects, "ValidatingAdmissionPolicyBinding")) == 1
+
+
 def test_named_namespaces_get_roles_and_the_cluster_gets_none() -> None:
     objects = rendered({"watchNamespaces": ["serving", "staging"], "rbac": {"aggregate": False}})
 
