@@ -237,6 +237,10 @@ REFUSED_FIELDS: dict[str, Document] = {
     "a name with capitals": changed("spec.routing.routes", [{"name": "Chat"}]),
     "a duration in words": changed("spec.policy.block", "one minute"),
     "a number as text": changed("spec.engine.args", {"max-model-len": 8192}),
+    "a variable twice": changed("spec.engine.env", [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]),
+    "a format twice": changed(
+        "spec.routing.routes", [{"name": "a", "match": [{"responseFormat": ["text", "text"]}]}, {"name": "b"}]
+    ),
     "no target": without("spec.target"),
     "no policy": without("spec.policy"),
     "no spec": without("spec"),

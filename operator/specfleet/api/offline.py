@@ -160,8 +160,23 @@ def _rules(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Finding
             if value.get(name) is not None:
                 yield from _rules(value[name], sub, f"{path}.{name}")
     elif isinstance(value, list) and "items" in schema:
+        yield from _twice(value, schema, path)
         for index, item in enumerate(value):
             yield from _rules(item, schema["items"], f"{path}[{index}]")
+
+
+def _twice(items: list[Any], schema: Mapping[str, Any], path: str) -> Iterator[Finding]:
+    """Items that stand twice in a list whose items are told apart by a key, or by themselves."""
+    keys = schema.get("x-kubernetes-list-map-keys", ())
+    if not keys and schema.get("x-kubernetes-list-type") != "set":
+        return
+    seen: list[Any] = []
+    for index, item in enumerate(items):
+        identity = [item.get(key) for key in keys] if keys else item
+        if identity in seen:
+            shown = ", ".join(map(str, identity)) if keys else item
+            yield error(FindingReason.INVALID_VALUE, f"{path}[{index}]".removeprefix("."), f"{shown} stands twice")
+        seen.append(identity)
 
 
 @lru_cache(maxsize=256)

@@ -102,7 +102,10 @@ def main(arguments: list[str]) -> int:
         if renewed(text) == text:
             continue
         if arguments:
-            print(f"docs/reference/{page.name} differs from the models: run python -m specfleet.api.reference", file=sys.stderr)
+            print(
+                f"docs/reference/{page.name} differs from the models: run python -m specfleet.api.reference",
+                file=sys.stderr,
+            )
             stale = 1
         else:
             page.write_text(renewed(text), encoding="utf-8")

@@ -64,7 +64,7 @@ class VLLM:
         parallelism = spec.target.parallelism
         return EngineFacts(
             release=str(version),
-            image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version}",
+            image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version.public}",
             command=("vllm", "serve"),
             args=_args(deployment, max_sequences, speculative),
             env=tuple(_env(spec)),
