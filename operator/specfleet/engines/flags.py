@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from specfleet.engines.release import Minor
@@ -58,6 +58,7 @@ class Given:
         value: its value; None for a bare flag.
         candidates: full spellings that an ambiguous one could stand for.
         path: where it stands in the object.
+        member: what follows the dot of a dotted key: the value is only that member of the flag's JSON.
     """
 
     flag: Flag | Unresolved
@@ -66,6 +67,7 @@ class Given:
     value: str | None
     candidates: tuple[str, ...]
     path: str
+    member: str = ""
 
     @property
     def switched_off(self) -> bool:
@@ -116,13 +118,13 @@ class FlagTable:
         for short, full in self._attached.items():
             if word.startswith(short) and not word.startswith("--"):
                 return Given(self._by_spelling[full], short, full, word[len(short) :].lstrip("=") or None, (), path)
-        head, value = _split(word)
+        head, member, value = _split(word)
         flag, spellings = self.resolve(head)
         if flag is Unresolved.UNKNOWN and not head.startswith("--") and head[:2] in self._by_spelling:
             attached = head[2:] if value is None else f"{head[2:]}={value}"
             return Given(self._by_spelling[head[:2]], head[:2], head[:2], attached, (), path)
         matched = spellings[0] if len(spellings) == 1 else ""
-        return Given(flag, head, matched, value, () if matched else spellings, path)
+        return Given(flag, head, matched, value, () if matched else spellings, path, member)
 
     def read(self, words: Sequence[str], path: str) -> Iterator[Given | Stray]:
         """Reads verbatim arguments as argparse would; `path` is that of the list."""
@@ -142,7 +144,7 @@ class FlagTable:
                 values.append(words[index])
                 index += 1
             if values:
-                given = Given(given.flag, given.spelling, given.matched, " ".join(values), given.candidates, place)
+                given = replace(given, value=" ".join(values))
             yield given
 
 
@@ -165,13 +167,13 @@ def _is_flag(word: str) -> bool:
     )
 
 
-def _split(word: str) -> tuple[str, str | None]:
-    """Spelling and `=` value; `_` reads as `-`, and of a dotted key only the flag counts."""
+def _split(word: str) -> tuple[str, str, str | None]:
+    """Spelling, member of a dotted key, and `=` value; `_` reads as `-` in the spelling."""
     head, equals, value = word.partition("=")
-    head = head.split(".", 1)[0]
+    head, _, member = head.partition(".")
     if head.startswith("--"):
         head = "--" + head[2:].replace("_", "-")
-    return head, value if equals else None
+    return head, member, value if equals else None
 
 
 def parse_table(text: str) -> tuple[Flag, ...]:

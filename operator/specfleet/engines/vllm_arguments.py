@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import Draft, Engine, SpecDeploymentSpec
@@ -19,6 +20,7 @@ from specfleet.engines.vllm_tables import (
     OWNED_ENV,
     OWNED_FLAGS,
     OWNED_KEYS,
+    REFUSED_FIELDS,
     KeyKind,
     SpeculativeKey,
     flags_of,
@@ -46,7 +48,7 @@ def given_flags(engine: Engine, release: Minor) -> list[Given | Stray]:
         if key != name and _owned(given) is None:
             result.append(Stray(path, f"write the flag without dashes, '=' and spaces: {name!r}"))
             continue
-        result.append(Given(given.flag, given.spelling, given.matched, value or None, given.candidates, path))
+        result.append(replace(given, value=value or None))
     result.extend(table.read(engine.extra_args, "spec.engine.extraArgs"))
     return result
 
@@ -113,6 +115,13 @@ def _value_findings(given: Given, release: Minor) -> Iterator[Finding]:
             given.path,
             f"vLLM {release} refuses to start with --async-scheduling and n-gram drafts: remove the flag",
         )
+    default = _refused_default(given) if name == "override-generation-config" else None
+    if default is not None:
+        yield error(
+            FindingReason.CONFLICTING_FLAG,
+            given.path,
+            f"vLLM refuses {default} under speculation, so every request of the speculative pool would fail: remove it",
+        )
     if name == "logits-processors" and release <= LAST_WITHOUT_PROCESSORS_NGRAM:
         yield error(
             FindingReason.CONFLICTING_FLAG,
@@ -120,6 +129,18 @@ def _value_findings(given: Given, release: Minor) -> Iterator[Finding]:
             f"vLLM {release} refuses custom logits processors under speculation: remove the flag, "
             "or use vLLM 0.32.0 or newer",
         )
+
+
+def _refused_default(given: Given) -> str | None:
+    """A sampling default that would be refused under speculation for every request that does not set it itself."""
+    if given.member:
+        return given.member if given.member in REFUSED_FIELDS else None
+    try:
+        value = json.loads(given.value or "{}")
+    except ValueError:
+        return None
+    found = [name for name in REFUSED_FIELDS if isinstance(value, dict) and value.get(name)]
+    return found[0] if found else None
 
 
 def sequences(text: str | None) -> int | None:
