@@ -52,5 +52,5 @@ def test_wrong_settings_are_one_sentence(tmp_path: Path, text: str, words: str) 
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsProblem, match="expected a settings file at .*none.yaml, found none"):
+    with pytest.raises(SettingsProblem, match=r"expected a settings file at .*none\.yaml, found none"):
         load_settings(tmp_path / "none.yaml")
