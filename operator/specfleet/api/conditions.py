@@ -41,6 +41,7 @@ class Reason(StrEnum):
     NOT_YET_OBSERVED = "NotYetObserved"
     PODS_NOT_READY = "PodsNotReady"
     ROUTER_NOT_READY = "RouterNotReady"
+    ROUTERS_CONNECTING = "RoutersConnecting"
     IMAGE_NOT_AVAILABLE = "ImageNotAvailable"
     UNSCHEDULABLE = "Unschedulable"
     QUOTA_EXCEEDED = "QuotaExceeded"
@@ -88,6 +89,9 @@ REASONS: dict[Reason, ReasonEntry] = {
     Reason.NOT_YET_OBSERVED: ReasonEntry((_C.READY, _C.VALID), "Unknown", "The operator has not looked at it yet."),
     Reason.PODS_NOT_READY: ReasonEntry((_C.READY,), "False", "Engine pods are starting; the message counts them."),
     Reason.ROUTER_NOT_READY: ReasonEntry((_C.READY,), "False", "No router pod is ready: nothing is served."),
+    Reason.ROUTERS_CONNECTING: ReasonEntry(
+        (_C.READY,), "False", "All pods are ready; a router has yet to find some by DNS and to check their health."
+    ),
     Reason.IMAGE_NOT_AVAILABLE: ReasonEntry((_C.READY,), "False", "An image cannot be pulled."),
     Reason.UNSCHEDULABLE: ReasonEntry(
         (_C.READY, _C.CAPACITY_SUFFICIENT), "False", "No node has room for a pod, or the accelerators that it asks for."

@@ -101,11 +101,17 @@ def assess(
     pending: bool,
     rejected: bool,
     no_room: Iterable[str],
+    connected: bool = True,
 ) -> dict[ConditionType, Said]:
-    """All conditions of a valid spec. `pending`: workloads are still to be written."""
+    """All conditions of a valid spec.
+
+    Args:
+        pending: workloads are still to be written.
+        connected: every router reaches the pools that are ready.
+    """
     reconciling = _reconciling(state, before, generation, troubles, pending)
     return {
-        ConditionType.READY: _ready(state, troubles),
+        ConditionType.READY: _ready(state, troubles, connected or was_ready(before)),
         ConditionType.RECONCILING: reconciling,
         ConditionType.STALLED: _stalled(troubles),
         ConditionType.VALID: _valid(list(warnings)),
@@ -116,12 +122,19 @@ def assess(
     }
 
 
-def _ready(state: Fleet, troubles: Troubles) -> Said:
+def was_ready(before: SpecDeploymentStatus) -> bool:
+    """Whether condition Ready is True."""
+    return any(one.type == ConditionType.READY and one.status == "True" for one in before.conditions)
+
+
+def _ready(state: Fleet, troubles: Troubles, connected: bool) -> Said:
     if troubles.taken:
         return Said("False", Reason.NAME_TAKEN, _taken(troubles))
     if troubles.refused:
         return Said("False", Reason.APPLY_FAILED, " ".join(troubles.refused))
     ready, reason, message = readiness(state)
+    if ready and not connected:
+        return Said("False", Reason.ROUTERS_CONNECTING, "All pods are ready; the routers have yet to reach some.")
     return Said("True" if ready else "False", reason, message)
 
 

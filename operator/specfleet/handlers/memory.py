@@ -110,6 +110,22 @@ class Memory:
         }
         return Serving(version is not None and all(one.version == version for one in answers), agreed)
 
+    def connected(self, state: Fleet) -> bool:
+        """Whether every router reaches a host of each pool that has ready pods.
+
+        A pod is found by DNS and then has to pass a router's health check, which comes up to half a minute after it
+        is ready. Routers that do not answer, or do not tell, are not waited for.
+        """
+        pools = [pool.name for pool in (state.baseline, state.speculative) if pool.ready > 0]
+        for pod in state.routers:
+            reading = self.samples.get(pod.uid)
+            if reading is None:
+                if pod.uid not in self.silent_until:
+                    return False
+            elif any(reading.healthy.get(pool, 1) == 0 for pool in pools):
+                return False
+        return True
+
     def rejected(self, routers: tuple[PodRecord, ...], version: str | None) -> bool:
         """Whether a router refused files since it last served what was wanted, and still serves something else."""
         for pod in routers:

@@ -27,7 +27,7 @@ from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Room
 from specfleet.handlers.carry_out import Executor
-from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight, invalid
+from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight, invalid, was_ready
 from specfleet.handlers.decide import (
     RouteDecision,
     coverage_percent,
@@ -63,6 +63,7 @@ logger = logging.getLogger(__name__)
 REFRESH_SECONDS = 600.0
 COUNTS_SECONDS = 2.0
 UNCONFIRMED_SECONDS = 2.0
+CONNECTING_SECONDS = 1.0
 RETRY_SECONDS = 15.0
 FRESH_SECONDS = 0.3
 Body = dict[str, Any]
@@ -126,7 +127,8 @@ class Reconciler:
         spec = checked.spec
         memory = self._memory(key, body, spec, now)
         state = self._fleet(key, body, spec)
-        await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
+        connecting = not was_ready(parse_status(body)) and not memory.connected(state)
+        await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)
         # A router that is new, or new to this process, is asked before its silence could be taken for news.
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
@@ -219,6 +221,7 @@ class Reconciler:
                 pending=actions.workloads_pending,
                 rejected=rejected,
                 no_room=[name for name, decision in decisions.items() if decision.verdict.no_room],
+                connected=memory.connected(state),
             )
         status = assembled(
             name=key[1],
@@ -406,6 +409,8 @@ class Reconciler:
             looks.append(wait)
         if view.state.routers and not memory.serving(view.state.routers, view.version).confirmed:
             looks.append(UNCONFIRMED_SECONDS)
+        if not memory.connected(view.state) and not was_ready(view.status):
+            looks.append(CONNECTING_SECONDS)
         if memory.taken or memory.refused:
             looks.append(RETRY_SECONDS)
         looks += [

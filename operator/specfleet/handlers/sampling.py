@@ -19,17 +19,24 @@ IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUN
 
 
 async def sample(
-    memory: Memory, state: Fleet, draft: str, reader: RouterReader, metrics: OperatorMetrics, now: float
+    memory: Memory,
+    state: Fleet,
+    draft: str,
+    reader: RouterReader,
+    metrics: OperatorMetrics,
+    now: float,
+    *,
+    connecting: bool = False,
 ) -> None:
-    """Read all ready routers if it is time, and new ones at once.
+    """Read all ready routers if it is time, or while they are `connecting` to pods; and new ones at once.
 
     At the end of a block, what was counted goes into `memory.blocks`.
     """
     memory.kept(state.router_pods)
     due = list(state.routers)
-    if now < memory.next_sample:
+    if now < memory.next_sample and not connecting:
         due = memory.unheard(state.routers, memory.samples, now)
-    else:
+    elif now >= memory.next_sample:
         memory.next_sample = now + memory.sample_seconds
     await asyncio.gather(*(_read(memory, pod, draft, reader, metrics, now) for pod in due))
     if now < memory.next_block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from urllib.parse import quote
 
 from specfleet.routing import names
@@ -14,7 +14,7 @@ from specfleet.routing.accesslog import PREFIX
 _FILTER = (
     r"^(specfleet\..+"
     r"|server\.uptime"
-    r"|cluster\.hosts-[^.]+\.upstream_rq_active"
+    r"|cluster\.hosts-[^.]+\.(upstream_rq_active|membership_healthy)"
     r"|http\.router\.rds\.specfleet\.update_(rejected|failure)"
     r"|cluster_manager\.cds\.update_(rejected|failure))$"
 )
@@ -79,7 +79,7 @@ class RouteRow:
     whole_tokens: int = 0
 
 
-_SUMMED = frozenset(field.name for field in fields(RouteRow)) - {"route", "pool", "intended"}
+_SUMMED = frozenset(one.name for one in fields(RouteRow)) - {"route", "pool", "intended"}
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,8 @@ class RouterSample:
     """Requests or answers that the filter passed through unread after an error of its own."""
     unrouted: int = 0
     """Requests refused before any route: unknown paths and methods, bodies over the limit."""
+    healthy: Mapping[str, int] = field(default_factory=dict)
+    """Hosts by pool that this router knows and that pass its health checks."""
 
 
 def parse_stats(document: bytes, at: float) -> RouterSample:
@@ -114,6 +116,7 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         raise ValueError("the router's stats hold no server.uptime: expected Envoy's answer to " + STATS_PATH)
     cells: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     active: dict[str, int] = {}
+    healthy: dict[str, int] = {}
     route_active: dict[str, int] = defaultdict(int)
     rejected = lua_errors = unrouted = 0
     for name, value in values.items():
@@ -121,7 +124,8 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         if name.endswith((".update_rejected", ".update_failure")):
             rejected += value
         elif name.startswith("cluster.hosts-"):
-            active[name.removeprefix("cluster.hosts-").split(".", 1)[0]] = value
+            pool, gauge = name.removeprefix("cluster.hosts-").split(".", 1)
+            (healthy if gauge == "membership_healthy" else active)[pool] = value
         elif name.startswith(f"{PREFIX}."):
             counter, labels = _labels(name)
             if counter == "lua_errors":
@@ -142,6 +146,7 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         routes_rejected=rejected,
         lua_errors=lua_errors,
         unrouted=unrouted,
+        healthy=healthy,
     )
 
 
