@@ -19,8 +19,8 @@ Maker = Callable[[random.Random, int], Ask]
 """Makes the request number n of one client."""
 
 MODEL = "demo"
-ANSWER_TOKENS = 64
-STORY_TOKENS = 40
+ANSWER_TOKENS = 48
+STORY_TOKENS = 32
 ROUTE_HEADER = "x-route"
 
 _TYPES = ("Order", "Invoice", "Ticket", "Parcel", "Booking", "Account", "Payment", "Device")
