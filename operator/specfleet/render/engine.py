@@ -5,7 +5,7 @@ from __future__ import annotations
 from specfleet.api.names import BASELINE_POOL, labels, pool_object, selector, service_account_object
 from specfleet.api.v1alpha1 import EnvVar, SpecDeployment
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
-from specfleet.render.meta import Manifest, OwnerRef, metadata, soft_spread
+from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, metadata, soft_spread
 from specfleet.render.template import merge_pod_template
 
 CONTAINER = "engine"
@@ -43,7 +43,10 @@ def _pod_template(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> 
     if deployment.spec.pools.storage.cache is not None:
         security |= {"fsGroup": CACHE_GROUP, "fsGroupChangePolicy": "OnRootMismatch"}
     return {
-        "metadata": {"labels": labels(deployment.name, "engine", pool)},
+        "metadata": {
+            "labels": labels(deployment.name, "engine", pool),
+            "annotations": {DEFAULT_CONTAINER: CONTAINER},
+        },
         "spec": {
             "serviceAccountName": service_account_object(deployment.name),
             "automountServiceAccountToken": False,
@@ -70,6 +73,8 @@ def _container(deployment: SpecDeployment, facts: EngineFacts) -> Manifest:
         "startupProbe": _probe(facts.startup),
         "readinessProbe": _probe(facts.readiness),
         "livenessProbe": _probe(facts.liveness),
+        # What the engine said last, for the sentence in condition Ready.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"sleep": {"seconds": facts.pre_stop_seconds}}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": _mounts(deployment, facts),

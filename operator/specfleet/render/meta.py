@@ -11,6 +11,9 @@ from specfleet.api.v1alpha1 import API_VERSION, KIND, SpecDeployment
 
 Manifest = dict[str, Any]
 
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""Annotation: the container that `kubectl logs` shows, whatever side cars a template adds."""
+
 
 @dataclass(frozen=True)
 class OwnerRef:

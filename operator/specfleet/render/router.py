@@ -13,7 +13,7 @@ from specfleet.api.names import (
     service_account_object,
 )
 from specfleet.api.v1alpha1 import SpecDeployment
-from specfleet.render.meta import Manifest, OwnerRef, content_hash, metadata, soft_spread
+from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, content_hash, metadata, soft_spread
 from specfleet.render.plan import ROUTER_REPLICAS
 from specfleet.routing import process
 from specfleet.routing.files import bootstrap_files, routes_files
@@ -78,7 +78,7 @@ def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, ow
                 "metadata": {
                     "labels": labels(deployment.name, "router"),
                     # Envoy reads its bootstrap once: another one has to roll the pods.
-                    "annotations": {ANNOTATION_BOOTSTRAP: _bootstrap_hash()},
+                    "annotations": {ANNOTATION_BOOTSTRAP: _bootstrap_hash(), DEFAULT_CONTAINER: "envoy"},
                 },
                 "spec": {
                     "serviceAccountName": service_account_object(deployment.name),
