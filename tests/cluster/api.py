@@ -44,7 +44,7 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         found = client.Configuration()
-        config.load_kube_config(str(kubeconfig), client_configuration=found)
+        config.load_kube_config(str(kubeconfig), client_configuration=found)  # type: ignore[no-untyped-call]
         self._server = found.host
         self._pool = urllib3.PoolManager(
             ca_certs=found.ssl_ca_cert, cert_file=found.cert_file, key_file=found.key_file, maxsize=8

@@ -90,11 +90,13 @@ class World:
 
     def condition(self, kind: str) -> Body:
         """One condition; KeyError where it is not there yet."""
-        return {one["type"]: one for one in self.status()["conditions"]}[kind]
+        found: dict[str, Body] = {one["type"]: one for one in self.status()["conditions"]}
+        return found[kind]
 
     def route(self, name: str) -> Body:
         """One route's status."""
-        return {one["name"]: one for one in self.status()["routes"]}[name]
+        found: dict[str, Body] = {one["name"]: one for one in self.status()["routes"]}
+        return found[name]
 
     def until(self, kind: str, status: str, reason: str | None = None) -> Body:
         """Wait for a condition of the current generation."""

@@ -37,7 +37,7 @@ def _arm(armed: str, nth: int, moment: str) -> None:
             os._exit(EXIT)
         return answer
 
-    ApiClient._send = counted  # type: ignore[method-assign]
+    ApiClient._send = counted  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,12 @@ def owned(world: World, uid: str) -> dict[str, set[str]]:
         }
         for kind in OWNED
     }
+
+
+def labelled(world: World, service: str, label: str) -> bool:
+    """Whether a Service has a label."""
+    found = world.api.get("Service", world.namespace, service)
+    return found is not None and label in found["metadata"]["labels"]
 
 
 def person_side(body: Body) -> dict[str, Any]:
@@ -97,12 +104,8 @@ def test_an_edit_by_somebody_else_is_put_back_and_told(world: World) -> None:
     assert told[0]["regarding"]["name"] == "assistant"
     for label in ("specfleet.dev/deployment", "app.kubernetes.io/managed-by"):
         world.api.patch("Service", world.namespace, "assistant", {"metadata": {"labels": {label: None}}})
-        eventually(
-            f"label {label}, by which the operator finds its objects, is put back",
-            lambda label=label: (
-                label in (world.api.get("Service", world.namespace, "assistant") or {})["metadata"]["labels"]
-            ),
-        )
+        what = f"label {label}, by which the operator finds its objects, is put back"
+        eventually(what, partial(labelled, world, "assistant", label))
     world.api.delete("ConfigMap", world.namespace, "assistant-router")
     eventually("a deleted object comes back", lambda: world.api.get("ConfigMap", world.namespace, "assistant-router"))
 

@@ -65,7 +65,6 @@ COUNTS_SECONDS = 2.0
 UNCONFIRMED_SECONDS = 2.0
 CONNECTING_SECONDS = 1.0
 RETRY_SECONDS = 15.0
-FRESH_SECONDS = 0.3
 Body = dict[str, Any]
 
 
@@ -133,7 +132,7 @@ class Reconciler:
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
         view = self._view(key, body, checked, spec, memory, state, now)
-        if _switches(view) and memory.sampled_before(now - FRESH_SECONDS):
+        if _switches(view) and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.
             memory.next_sample = 0.0
             await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)

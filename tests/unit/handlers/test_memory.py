@@ -9,9 +9,7 @@ from specfleet.handlers.pods import PodRecord, pod_record
 from specfleet.metrics.direct import Served
 from specfleet.routing.counters import RouterSample
 from tests.unit.handlers.samples import pod
-from tests.unit.handlers.test_decide import NOW, health, state
-
-assert health
+from tests.unit.handlers.test_decide import NOW, state
 
 
 def router(name: str) -> PodRecord:

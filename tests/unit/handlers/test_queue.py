@@ -95,7 +95,8 @@ async def test_one_key_that_hangs_does_not_hold_up_the_others() -> None:
 
 async def test_failures_back_off_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specfleet.handlers.queue.FIRST_BACKOFF_SECONDS", 0.01)
-    failures, done = [], asyncio.Event()
+    failures: list[tuple[str, str]] = []
+    done = asyncio.Event()
 
     async def work(key: str) -> float | None:
         if len(failures) < 3:

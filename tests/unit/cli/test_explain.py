@@ -1,0 +1,135 @@
+"""The story that `specfleet explain` tells of a status."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from specfleet.cli.explain import ExplainError, json_text, text
+
+BODY: dict[str, Any] = {
+    "metadata": {"name": "demo", "namespace": "serving", "generation": 3},
+    "spec": {"policy": {"enforcement": "Enforce"}},
+    "status": {
+        "observedGeneration": 3,
+        "endpoint": "http://demo.serving.svc",
+        "conditions": [
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": "2026-11-29T09:00:00Z",
+                "observedGeneration": 3,
+            }
+            for kind, status, reason, message in (
+                ("Ready", "True", "Available", "Both pools and the router serve."),
+                ("MetricsAvailable", "False", "RoutersUnreachable", "No router answers; the last decision holds."),
+                ("Moving", "False", "Settled", "Every router serves what was decided."),
+            )
+        ],
+        "pools": [{"name": "baseline", "desired": 1, "ready": 1}, {"name": "ngram", "desired": 3, "ready": 2}],
+        "routes": [
+            {
+                "name": "chat",
+                "pool": "baseline",
+                "phase": "Exploring",
+                "reason": "BelowBreakEven",
+                "message": "1.12 tokens a step [1.08, 1.16] over 340 requests; 1.41 needed to pay.",
+                "speculativePercent": {"intended": 4, "served": 4},
+                "acceptancePercent": 11,
+                "tokensPerStep": "1.12",
+                "breakEven": {"tokensPerStep": "1.41", "state": "Fixed"},
+                "evidence": {
+                    "line": "BreakEven",
+                    "score": "0.4",
+                    "threshold": "6.9",
+                    "requests": 12,
+                    "coveragePercent": 97,
+                },
+                "since": "2026-11-29T09:12:04Z",
+                "history": [
+                    {"at": "2026-11-29T09:12:04Z", "pool": "baseline", "reason": "BelowBreakEven", "message": "1.10."}
+                ],
+                "state": "1;opaque",
+            },
+            {
+                "name": "code",
+                "pool": "ngram",
+                "phase": "Settled",
+                "reason": "Pays",
+                "message": "3.30 tokens a step.",
+                "speculativePercent": {"intended": 100},
+                "since": "2026-11-29T08:00:00Z",
+            },
+        ],
+    },
+}
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(json.dumps(BODY))
+    for name, value in parts.items():
+        body[name].update(value)
+    return body
+
+
+def test_the_whole_story() -> None:
+    assert list(text(BODY)) == [
+        "serving/demo is ready; 1 of 2 route(s) are served with speculation.",
+        "Endpoint: http://demo.serving.svc",
+        "Pools: baseline 1 of 1 ready, ngram 2 of 3 ready",
+        "",
+        "Route chat is served by pool baseline, without speculation, since 2026-11-29T09:12:04Z "
+        "(Exploring, BelowBreakEven).",
+        "  1.12 tokens a step [1.08, 1.16] over 340 requests; 1.41 needed to pay.",
+        "  4 % of its traffic goes to speculation; every router serves that.",
+        "  11 % of drafted tokens accepted; 1.12 tokens a decode step (1.41 needed); evidence towards back on: "
+        "0.4 of 6.9 on line BreakEven, 12 request(s); 97 % of answers carried figures.",
+        "  Switches, newest first:",
+        "    2026-11-29T09:12:04Z to baseline (BelowBreakEven): 1.10.",
+        "",
+        "Route code is served by pool ngram, with speculation, since 2026-11-29T08:00:00Z (Settled, Pays).",
+        "  3.30 tokens a step.",
+        "  100 % of its traffic is meant for speculation; what routers serve is not known now.",
+        "",
+        "What needs a look:",
+        "  MetricsAvailable=False (RoutersUnreachable): No router answers; the last decision holds.",
+    ]
+
+
+def test_one_route_alone() -> None:
+    told = list(text(BODY, "code"))
+    assert told[0].startswith("Route code is served by pool ngram")
+    assert not any("Route chat" in line for line in told)
+
+
+def test_observe_and_an_unseen_edit_are_said() -> None:
+    told = list(text(changed(spec={"policy": {"enforcement": "Observe"}}, metadata={"generation": 4})))
+    assert "Enforcement is Observe: decisions are reported and nothing is moved." in told
+    assert "The last change of its spec has not been looked at yet." in told
+
+
+def test_json_has_the_figures_and_not_the_opaque_state() -> None:
+    shown = json.loads(json_text(BODY, "chat"))
+    assert (shown["name"], shown["namespace"]) == ("demo", "serving")
+    assert [route["name"] for route in shown["routes"]] == ["chat"]
+    assert shown["routes"][0]["acceptancePercent"] == 11
+    assert "state" not in shown["routes"][0]
+
+
+def test_a_route_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(ExplainError, match="no route nope: its routes are chat, code"):
+        list(text(BODY, "nope"))
+
+
+def test_an_object_without_status_asks_for_the_operator() -> None:
+    with pytest.raises(ExplainError, match="has no status yet: is the operator running"):
+        list(text({**BODY, "status": {"observedGeneration": -1}}))
+
+
+def test_a_status_of_another_version_is_said_to_be_one() -> None:
+    with pytest.raises(ExplainError, match="use the specfleet of the operator's version"):
+        list(text(changed(status={"routes": [{"unknown": 1}]})))
