@@ -108,7 +108,7 @@ REASONS: dict[Reason, ReasonEntry] = {
     ),
     Reason.VOLUME_NOT_AVAILABLE: ReasonEntry((_C.READY,), "False", "A volume cannot be mounted."),
     Reason.ROUTES_REJECTED: ReasonEntry(
-        (_C.READY, _C.MOVING), "False", "A router refused the new routes and goes on with the old ones."
+        (_C.MOVING,), "False", "A router refused the new routes and goes on with the old ones."
     ),
     Reason.APPLY_FAILED: ReasonEntry((_C.READY,), "False", "The API server refused an object that was applied."),
     Reason.ROLLING_OUT: ReasonEntry((_C.RECONCILING,), "True", "The last change of spec is being rolled out."),
@@ -125,7 +125,9 @@ REASONS: dict[Reason, ReasonEntry] = {
         "An object of this name exists and is not ours; it is left alone.",
     ),
     Reason.PROGRESS_DEADLINE_EXCEEDED: ReasonEntry(
-        (_C.STALLED, _C.READY), "True, False", "Pods have not become ready within the start-up probe's time."
+        (_C.STALLED, _C.READY, _C.RECONCILING),
+        "True, False, False",
+        "Pods have not become ready within the start-up probe's time.",
     ),
     Reason.SPEC_VALID: ReasonEntry((_C.VALID,), "True", "The spec can be rendered for this engine release."),
     Reason.ROUTERS_READ: ReasonEntry((_C.METRICS_AVAILABLE,), "True", "The routers' counters are read."),
