@@ -113,7 +113,7 @@ def assess(
     return {
         ConditionType.READY: _ready(state, troubles, connected or was_ready(before)),
         ConditionType.RECONCILING: reconciling,
-        ConditionType.STALLED: _stalled(troubles),
+        ConditionType.STALLED: _stalled(state, troubles),
         ConditionType.VALID: _valid(list(warnings)),
         ConditionType.METRICS_AVAILABLE: metrics,
         ConditionType.SPECULATION_ACTIVE: _active(state, routes),
@@ -145,9 +145,11 @@ def _taken(troubles: Troubles) -> str:
     )
 
 
-def _stalled(troubles: Troubles) -> Said:
+def _stalled(state: Fleet, troubles: Troubles) -> Said:
     if troubles.taken:
         return Said("True", Reason.NAME_TAKEN, _taken(troubles))
+    if state.overdue:
+        return Said("True", Reason.PROGRESS_DEADLINE_EXCEEDED, readiness(state)[2])
     return Said("False", Reason.NOT_STALLED, "Nothing waits for a person.")
 
 
@@ -166,6 +168,9 @@ def _reconciling(
         return done
     if state.rolled_out and not pending:
         return done
+    if state.overdue and not pending:
+        names = ", ".join(one.name for one in state.overdue)
+        return Said("False", Reason.PROGRESS_DEADLINE_EXCEEDED, f"{names}: no progress within the deadline.")
     waiting = [f"{one.name} {one.ready} of {one.desired}" for one in state.workloads if not one.rolled_out]
     return Said("True", Reason.ROLLING_OUT, f"Waiting for pods of this spec: {', '.join(waiting) or 'all'}.")
 

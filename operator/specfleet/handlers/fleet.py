@@ -11,8 +11,7 @@ from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.kinds import DEPLOYMENT, Kind
 from specfleet.handlers.observed import OwnedRecord, Workload
 from specfleet.handlers.pods import PodRecord, Problem, worst
-
-ROUTER_REPLICAS = 2
+from specfleet.render.plan import ROUTER_REPLICAS
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,11 @@ class Fleet:
     def rolled_out(self) -> bool:
         """Everything carries the newest template and serves."""
         return all(one.rolled_out and one.serving for one in self.workloads)
+
+    @property
+    def overdue(self) -> list[WorkloadHealth]:
+        """What does not serve and has made no progress within its deadline."""
+        return [one for one in self.workloads if one.overdue and not one.serving]
 
     @property
     def ready(self) -> bool:

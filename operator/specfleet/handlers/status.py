@@ -19,8 +19,7 @@ from specfleet.api.status import (
     Summary,
     Switch,
 )
-from specfleet.api.v1alpha1 import SpecDeploymentSpec
-from specfleet.decision.rule import RouteState, Verdict
+from specfleet.decision.rule import Verdict
 from specfleet.handlers.decide import RouteDecision, pool_name
 from specfleet.handlers.fleet import Fleet
 
@@ -132,14 +131,6 @@ def summary(routes: Iterable[RouteStatus]) -> Summary:
     return Summary(mode=f"{on}/{len(routes)} speculative", acceptance=acceptance)
 
 
-def unchanged_routes(before: SpecDeploymentStatus, states: Mapping[str, RouteState]) -> list[RouteStatus]:
-    """Routes as they were, with the state that is remembered: for a spec that cannot be read."""
-    return [
-        route.model_copy(update={"state": states[route.name].encode()}) if route.name in states else route
-        for route in before.routes
-    ]
-
-
 def assembled(
     *,
     name: str,
@@ -161,11 +152,6 @@ def assembled(
         pools=pools,
         routes=routes,
     )
-
-
-def break_even_known(spec: SpecDeploymentSpec) -> bool:
-    """Whether any line is set that evidence can be held against."""
-    return spec.policy.break_even is not None and spec.policy.break_even.source == "Fixed"
 
 
 def noticeable(status: Mapping[str, Any]) -> dict[str, Any]:

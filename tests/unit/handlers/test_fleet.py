@@ -18,11 +18,11 @@ WORKLOADS = (
 )
 
 
-def observed(broken: str = "", uid: str = UID, **pod_status: Any) -> Fleet:
+def observed(broken: str = "", uid: str = UID, workload: Any = None, **pod_status: Any) -> Fleet:
     store = Observed()
     for name, component, pool in WORKLOADS:
         replicas = 2 if pool is None else 1
-        down = {"readyReplicas": 0, "conditions": []} if name == broken else {}
+        down = (workload or {"readyReplicas": 0, "conditions": []}) if name == broken else {}
         body = deployment(name, component, pool, replicas=replicas, **down)
         body["metadata"]["ownerReferences"][0]["uid"] = uid
         store.put_owned(DEPLOYMENT, body)

@@ -11,6 +11,7 @@ from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.findings import FindingReason, error
 from specfleet.api.status import SpecDeploymentStatus
 from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight, invalid
+from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.status import counts_only, figures, noticeable
 from tests.unit.handlers.test_fleet import observed
 
@@ -97,10 +98,14 @@ def test_figures_change_only_when_something_was_counted() -> None:
 
 
 def assessed(
-    before: SpecDeploymentStatus | None = None, *, pending: bool = False, troubles: Troubles | None = None
+    before: SpecDeploymentStatus | None = None,
+    *,
+    state: Fleet | None = None,
+    pending: bool = False,
+    troubles: Troubles | None = None,
 ) -> Any:
     return assess(
-        observed(),
+        state or observed(),
         [],
         METRICS,
         troubles or Troubles(),
@@ -137,6 +142,16 @@ def test_a_taken_name_is_for_a_person() -> None:
     assert said[ConditionType.READY].status == "False"
     assert said[ConditionType.RECONCILING].status == "False"
     assert "Service assistant" in said[ConditionType.STALLED].message
+
+
+def test_a_rollout_without_progress_is_for_a_person_and_not_in_progress() -> None:
+    conditions = [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]
+    overdue = observed("assistant-ngram", workload={"readyReplicas": 0, "conditions": conditions})
+    said = assessed(state=overdue)
+    assert said[ConditionType.STALLED].status == "True"
+    assert said[ConditionType.STALLED].reason == Reason.PROGRESS_DEADLINE_EXCEEDED
+    assert said[ConditionType.RECONCILING].status == "False"
+    assert said[ConditionType.READY].reason == Reason.PROGRESS_DEADLINE_EXCEEDED
 
 
 def test_a_transition_time_moves_only_with_the_status() -> None:
