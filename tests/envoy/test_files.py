@@ -108,6 +108,23 @@ async def test_sizes_and_a_renamed_draft_change_under_load_without_a_failure(
         assert made.router.total("server_errors") == 0
 
 
+async def test_streams_under_way_outlive_a_switch_a_resize_and_a_rename(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    with bed(tmp_path, make_plan(max_requests=5)) as made:
+        slow = {**CODE_HEADERS, "x-stub-step-ms": "100"}
+        streams = [asyncio.create_task(ask(client, made, slow, stream=True, max_tokens=200)) for _ in range(5)]
+        await eventually_async("5 at work", lambda: made.router.sample().active["ngram"] == 5)
+        status, _, _ = await ask(client, made, CODE_HEADERS)
+        assert status == 429
+        made.dns.table["eagle.test"] = made.dns.table["ngram.test"]
+        eagle = PoolPlan("eagle", "eagle.test", 8000, "/health", 6)
+        for plan in (with_code("v2", 0), make_plan("v3", max_requests=6), make_plan("v4", speculative=eagle)):
+            await asyncio.to_thread(made.router.serve, plan)
+        for status, raw, _ in await asyncio.gather(*streams):
+            assert (status, raw.endswith(b"data: [DONE]\n\n")) == (200, True)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -139,11 +139,11 @@ def _served_route(document: str) -> Resource:
     }
 
 
-def _dynamic(key: str, value: str | list[str], invert: bool = False) -> Resource:
-    if isinstance(value, str):
-        matcher: Resource = {"string_match": {"exact": value}}
-    else:
-        matcher = {"or_match": {"value_matchers": [{"string_match": {"exact": one}} for one in value]}}
+def _dynamic(key: str, values: tuple[str, ...], invert: bool = False) -> Resource:
+    """A condition on what the filter has found: the text under `key` is one of these."""
+    matchers: list[Resource] = [{"string_match": {"exact": value}} for value in values]
+    # Envoy refuses an "or" of one.
+    matcher = matchers[0] if len(matchers) == 1 else {"or_match": {"value_matchers": matchers}}
     found: Resource = {"filter": names.METADATA, "path": [{"key": key}], "value": matcher}
     if invert:
         found["invert"] = True
@@ -159,7 +159,7 @@ def _too_large(plan: RouterPlan) -> Resource:
                 {"name": "content-length", "range_match": {"start": plan.max_request_bytes + 1, "end": 2**63 - 1}}
             ],
             # Only the client's own length counts: asking for usage makes a body that just fits a little longer.
-            "dynamic_metadata": [_dynamic("seen", "1", invert=True)],
+            "dynamic_metadata": [_dynamic("seen", ("1",), invert=True)],
         },
         "direct_response": {"status": 413},
         "typed_per_filter_config": _DISABLED,
@@ -174,13 +174,13 @@ def _routes(plan: RouterPlan, route: RoutePlan) -> list[Resource]:
         if match.header is not None:
             headers.append({"name": match.header[0].lower(), "string_match": {"exact": match.header[1]}})
         if match.model is not None:
-            metadata.append(_dynamic("model", match.model))
+            metadata.append(_dynamic("model", (match.model,)))
         if match.response_format:
-            metadata.append(_dynamic("format", list(match.response_format)))
+            metadata.append(_dynamic("format", match.response_format))
         if match.tools is not None:
-            metadata.append(_dynamic("tools", "1", invert=not match.tools))
+            metadata.append(_dynamic("tools", ("1",), invert=not match.tools))
         if plan.refused_fields:
-            refused = [*metadata, _dynamic("ineligible", "1")]
+            refused = [*metadata, _dynamic("ineligible", ("1",))]
             found.append(_forward(plan, route, headers, refused, ineligible=True))
         found.append(_forward(plan, route, headers, metadata, ineligible=False))
     return found
