@@ -226,6 +226,22 @@ REFUSED: dict[str, tuple[Document, FindingReason]] = {
         {"spec": {"containers": [{"name": "engine", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}},
         FindingReason.OWNED_TEMPLATE_FIELD,
     ),
+    "no spec": ({"spec": None}, FindingReason.OWNED_TEMPLATE_FIELD),
+    "no labels": ({"metadata": {"labels": None}}, FindingReason.OWNED_TEMPLATE_FIELD),
+    "no volumes": ({"spec": {"volumes": None}}, FindingReason.OWNED_TEMPLATE_FIELD),
+    "no variables": ({"spec": {"containers": [{"name": "engine", "env": None}]}}, FindingReason.OWNED_TEMPLATE_FIELD),
+    "no accelerator": (
+        {"spec": {"containers": [{"name": "engine", "resources": {"limits": None}}]}},
+        FindingReason.OWNED_TEMPLATE_FIELD,
+    ),
+    "no dropped capabilities": (
+        {"spec": {"containers": [{"name": "engine", "securityContext": {"capabilities": None}}]}},
+        FindingReason.OWNED_TEMPLATE_FIELD,
+    ),
+    "no start-up probe": (
+        {"spec": {"containers": [{"name": "engine", "startupProbe": None}]}},
+        FindingReason.OWNED_TEMPLATE_FIELD,
+    ),
     "a short grace": ({"spec": {"terminationGracePeriodSeconds": 30}}, FindingReason.OWNED_TEMPLATE_FIELD),
     "a token": ({"spec": {"automountServiceAccountToken": True}}, FindingReason.OWNED_TEMPLATE_FIELD),
     "host network": ({"spec": {"hostNetwork": True}}, FindingReason.PRIVILEGED_TEMPLATE),

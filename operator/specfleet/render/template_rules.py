@@ -31,6 +31,8 @@ OWNED_CONTAINER_FIELDS: dict[str, str] = {
     "lifecycle": "the pod has to go on serving for a while after it has left the Services",
     "envFrom": "variables cannot be checked there: write them in spec.engine.env",
 }
+CONTAINER_OBJECTS = ("resources", "startupProbe", "readinessProbe", "livenessProbe", "securityContext")
+KEPT_CONTAINER_FIELDS = ("env", "volumeMounts", "resources", "startupProbe", "readinessProbe", "securityContext")
 PRIVILEGED_POD_FIELDS: dict[str, str] = {
     "hostNetwork": "the host's network",
     "hostPID": "the host's processes",
@@ -47,6 +49,10 @@ def template_findings(
     shape = list(_shape_findings(template, merge_keys(), ROOT))
     yield from shape
     if shape:
+        return
+    removed = list(_removal_findings(template, deployment))
+    yield from removed
+    if removed:
         return
     yield from _metadata_findings(template)
     for field in template:
@@ -93,6 +99,41 @@ def _list_findings(value: Any, entry: Mapping[str, Any], path: str) -> Iterator[
             yield error(FindingReason.INVALID_TEMPLATE, place, f"expected an object with {key}, by which items merge")
         else:
             yield from _shape_findings(item, entry.get("fields", {}), place)
+
+
+def _removal_findings(template: Mapping[str, Any], deployment: SpecDeployment) -> Iterator[Finding]:
+    """null removes a field; not those that pods cannot do without."""
+    spec = template.get("spec") or {}
+    owned: list[tuple[str, Mapping[str, Any], tuple[str, ...]]] = [
+        (ROOT, template, ("metadata", "spec")),
+        (f"{ROOT}.metadata", template.get("metadata") or {}, ("labels",)),
+        (f"{ROOT}.spec", spec, ("containers", "volumes")),
+    ]
+    for index, volume in enumerate(spec.get("volumes") or []):
+        if volume["name"] == SHARED_MEMORY_VOLUME:
+            owned.append((f"{ROOT}.spec.volumes[{index}]", volume, ("emptyDir",)))
+    for index, container in enumerate(spec.get("containers") or []):
+        if container["name"] == CONTAINER:
+            path = f"{ROOT}.spec.containers[{index}]"
+            owned.append((path, container, KEPT_CONTAINER_FIELDS))
+            for field in CONTAINER_OBJECTS:
+                if container.get(field) is not None and not isinstance(container[field], Mapping):
+                    found = type(container[field]).__name__
+                    yield error(FindingReason.INVALID_TEMPLATE, f"{path}.{field}", f"expected an object, found {found}")
+            context = container.get("securityContext")
+            if isinstance(context, Mapping):
+                owned.append((f"{path}.securityContext", context, ("allowPrivilegeEscalation", "capabilities")))
+            resources = container.get("resources")
+            if isinstance(resources, Mapping) and deployment.spec.pools.accelerator.resource:
+                owned.append((f"{path}.resources", resources, ("limits", "requests")))
+    for path, node, fields in owned:
+        for field in fields:
+            if field in node and node[field] is None:
+                yield error(
+                    FindingReason.OWNED_TEMPLATE_FIELD,
+                    f"{path}.{field}",
+                    "null would remove what specfleet sets there: write only the fields to add or change",
+                )
 
 
 def _metadata_findings(template: Mapping[str, Any]) -> Iterator[Finding]:
