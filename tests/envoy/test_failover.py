@@ -141,6 +141,7 @@ async def test_without_baseline_only_what_may_speculate_is_served(
             assert status == 503
             assert b"no_ready_engine" in raw
             assert seen["Content-Type"] == "application/json"
+        assert made.router.sample().healthy == {"baseline": 0, "ngram": 1}
         made.speculative[0].kill()
         await asyncio.to_thread(made.router.await_healthy, "ngram", 0)
         status, raw, _ = await ask(client, made, CODE)

@@ -99,6 +99,9 @@ class RouterSample:
     """Cluster or route files that this router refused since it started; it serves the last good ones."""
     lua_errors: int
     """Requests or answers that the filter passed through unread after an error of its own."""
+    healthy: Mapping[str, int] = field(default_factory=dict)
+    """Hosts by pool that this router would send a request to now. A pod that Kubernetes calls ready is among them when
+    DNS has told of it (CoreDNS may keep an empty answer for 30 s) and its first health check has passed."""
     unrouted: int = 0
     """Requests refused before any route: unknown paths and methods, bodies over the limit."""
     healthy: Mapping[str, int] = field(default_factory=dict)
@@ -116,6 +119,7 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         raise ValueError("the router's stats hold no server.uptime: expected Envoy's answer to " + STATS_PATH)
     cells: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     active: dict[str, int] = {}
+    healthy: dict[str, int] = {}
     healthy: dict[str, int] = {}
     route_active: dict[str, int] = defaultdict(int)
     rejected = lua_errors = unrouted = 0
@@ -145,6 +149,7 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         route_active=dict(route_active),
         routes_rejected=rejected,
         lua_errors=lua_errors,
+        healthy=healthy,
         unrouted=unrouted,
         healthy=healthy,
     )
