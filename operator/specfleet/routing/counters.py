@@ -104,8 +104,6 @@ class RouterSample:
     DNS has told of it (CoreDNS may keep an empty answer for 30 s) and its first health check has passed."""
     unrouted: int = 0
     """Requests refused before any route: unknown paths and methods, bodies over the limit."""
-    healthy: Mapping[str, int] = field(default_factory=dict)
-    """Hosts by pool that this router knows and that pass its health checks."""
 
 
 def parse_stats(document: bytes, at: float) -> RouterSample:
@@ -119,7 +117,6 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         raise ValueError("the router's stats hold no server.uptime: expected Envoy's answer to " + STATS_PATH)
     cells: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     active: dict[str, int] = {}
-    healthy: dict[str, int] = {}
     healthy: dict[str, int] = {}
     route_active: dict[str, int] = defaultdict(int)
     rejected = lua_errors = unrouted = 0
@@ -151,7 +148,6 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
         lua_errors=lua_errors,
         healthy=healthy,
         unrouted=unrouted,
-        healthy=healthy,
     )
 
 
