@@ -110,6 +110,19 @@ def test_an_edit_by_somebody_else_is_put_back_and_told(world: World) -> None:
     eventually("a deleted object comes back", lambda: world.api.get("ConfigMap", world.namespace, "assistant-router"))
 
 
+def test_edits_that_fall_into_a_pass_are_not_missed(world: World) -> None:
+    world.create()
+    world.start()
+    world.settled()
+    for _ in range(8):
+        # Each change comes while the pass that the last one caused is still under way.
+        for label in ("specfleet.dev/deployment", "app.kubernetes.io/managed-by"):
+            world.api.patch("Service", world.namespace, "assistant", {"metadata": {"labels": {label: None}}})
+            eventually(f"{label} is put back", partial(labelled, world, "assistant", label))
+        world.api.delete("ConfigMap", world.namespace, "assistant-router")
+        eventually("it comes back", lambda: world.api.get("ConfigMap", world.namespace, "assistant-router"))
+
+
 def test_what_others_add_beside_our_fields_stays(world: World) -> None:
     world.create()
     world.start()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
 from specfleet.handlers.fleet import Fleet
+from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.plan import ObjectId
 from specfleet.handlers.pods import PodRecord
 from specfleet.handlers.status import Serving
@@ -30,6 +31,7 @@ class Memory:
         served: last answer of each router pod, by uid.
         silent_until: when a router that did not answer is asked again, by uid.
         verified: hashes of owned objects that were found to agree.
+        wanted: all objects that are to exist, as of the last rendering.
         settled_key: what was rendered when all objects last agreed; while it and they stay, nothing is rendered.
         wanted_version: version of the routes file that was applied last.
         switch_started: epoch seconds of a switch that is not served yet.
@@ -47,6 +49,7 @@ class Memory:
     served: dict[str, Served] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
     verified: dict[ObjectId, tuple[str, str]] = field(default_factory=dict)
+    wanted: frozenset[ObjectId] = frozenset()
     settled_key: str | None = None
     taken: dict[ObjectId, float] = field(default_factory=dict)
     refused: dict[ObjectId, str] = field(default_factory=dict)
@@ -88,6 +91,12 @@ class Memory:
                 self.rejected_base.pop(uid, None)
                 self.silent_until.pop(uid, None)
                 self.ledger.forget(uid)
+
+    def agrees(self, owned: Mapping[ObjectId, OwnedRecord]) -> bool:
+        """Whether exactly the wanted objects exist, each as it was when it was found to be right."""
+        return owned.keys() == self.wanted and all(
+            id_ in self.verified and record.live == self.verified[id_][1] for id_, record in owned.items()
+        )
 
     def sampled_before(self, at: float) -> bool:
         """Whether a router's last reading is older than `at`, or there is none."""

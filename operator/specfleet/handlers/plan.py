@@ -58,12 +58,13 @@ class Taken:
 
 @dataclass(frozen=True)
 class Plan:
-    """All actions of one pass. `agree`: objects found to be as wanted, and their hashes."""
+    """All actions of one pass. `wanted`: all objects that are to exist. `agree`: those found so, and their hashes."""
 
     applies: tuple[Apply, ...] = ()
     deletes: tuple[Delete, ...] = ()
     taken: tuple[Taken, ...] = ()
     agree: tuple[tuple[OwnedRecord, str], ...] = ()
+    wanted: frozenset[ObjectId] = frozenset()
 
     @property
     def workloads_pending(self) -> bool:
@@ -133,7 +134,7 @@ def plan(
         if key not in names and record.owner_uid == owner_uid and not record.deleting and record.kind in OWNED
     ]
     applies.sort(key=lambda action: OWNED.index(action.kind))
-    return Plan(tuple(applies), tuple(deletes), tuple(taken), tuple(agree))
+    return Plan(tuple(applies), tuple(deletes), tuple(taken), tuple(agree), frozenset(names))
 
 
 def _compared(kind: Kind, manifest: Manifest, record: OwnedRecord, known: tuple[str, str] | None) -> Apply | None:

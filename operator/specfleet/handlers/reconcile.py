@@ -244,13 +244,8 @@ class Reconciler:
     ) -> tuple[Plan, str]:
         """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
         owned = self._observed.owned(key)
-        if (
-            memory.settled_key == settled_key
-            and memory.wanted_version is not None
-            and owned.keys() == memory.verified.keys()
-            and all(record.live == memory.verified[id_][1] for id_, record in owned.items())
-        ):
-            return Plan(), memory.wanted_version
+        if memory.settled_key == settled_key and memory.wanted_version is not None and memory.agrees(owned):
+            return Plan(wanted=memory.wanted), memory.wanted_version
         rendered = self._renderer.render(body, spec, percents)
         actions = plan(body, rendered.objects, owned, memory.verified)
         return actions, rendered.routes_version
@@ -307,7 +302,8 @@ class Reconciler:
             memory.settled_key = view.settled_key
         routes_written = any(one.kind == CONFIG_MAP for one in view.plan.applies)
         memory.wanted_version = view.version
-        for id_ in set(memory.verified) - set(self._observed.owned(key)):
+        memory.wanted = view.plan.wanted
+        for id_ in set(memory.verified) - memory.wanted:
             del memory.verified[id_]
         await self._deliver(key, view, memory, routes_written)
         if outcome.written or troubles != (set(memory.taken), memory.refused):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from specfleet.cluster.kinds import DEPLOYMENT
 from specfleet.handlers.memory import DEAD_GRACE_SECONDS, Memory
+from specfleet.handlers.observed import Observed
 from specfleet.handlers.pods import PodRecord, pod_record
 from specfleet.metrics.direct import Served
 from specfleet.routing.counters import RouterSample
-from tests.unit.handlers.samples import pod
+from tests.unit.handlers.samples import deployment, pod
 from tests.unit.handlers.test_decide import NOW, state
 
 
@@ -74,3 +76,18 @@ def test_a_changed_block_starts_counting_anew() -> None:
     one.retimed(5.0, NOW)
     assert one.ledger is not ledger
     assert (one.next_block, one.sample_seconds) == (NOW + 5.0, 2.5)
+
+
+def test_an_object_that_goes_while_others_are_written_is_missed() -> None:
+    observed = Observed()
+    kept, gone = (deployment(name, "engine", "ngram") for name in ("a", "b"))
+    for body in (kept, gone):
+        observed.put_owned(DEPLOYMENT, body)
+    key = ("serving", "assistant")
+    one = memory(
+        wanted=frozenset(observed.owned(key)),
+        verified={id_: ("digest", record.live) for id_, record in observed.owned(key).items()},
+    )
+    assert one.agrees(observed.owned(key))
+    observed.remove(DEPLOYMENT, gone)
+    assert not one.agrees(observed.owned(key))
