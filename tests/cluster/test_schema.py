@@ -373,3 +373,11 @@ def test_explain_has_a_sentence_for_every_field_of_spec(cluster: Cluster) -> Non
 
     assert list(fields(object_schema()["properties"]["spec"], "spec")) == []
     assert "k, the tokens drafted a round" in cluster.must("explain", "specdeployment.spec.drafts.tokens")
+
+
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "manifests/examples").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_examples_are_taken(cluster: Cluster, file: Path) -> None:
+    for document in yaml.safe_load_all(file.read_text()):
+        taken = cluster.try_out(document)
+
+        assert taken.returncode == 0, taken.stderr
