@@ -110,7 +110,13 @@ class Switcher:
         """Write the route's `speculation`."""
         change = [{"op": "replace", "path": "/spec/routing/routes/0/speculation", "value": speculation}]
         self._api.patch_namespaced_custom_object(
-            "specfleet.dev", "v1alpha1", NAMESPACE, "specdeployments", self._name, change
+            "specfleet.dev",
+            "v1alpha1",
+            NAMESPACE,
+            "specdeployments",
+            self._name,
+            change,
+            _content_type="application/json-patch+json",
         )
 
     async def switch(self, session: aiohttp.ClientSession, speculation: str) -> float:
@@ -283,13 +289,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Set up, run the parts, take down what was put up."""
     begun = datetime.now(UTC)
     kube = Kube(api.ensure_node().kubeconfig)
-    install_operator(kube, operator_image())
+    operator = operator_image()
+    install_operator(kube, operator)
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     parts = []
     if options.switches:
         say("a fleet of stub engines")
         try:
-            apply_and_wait(kube, bench_fleet(stub_image()), say)
+            apply_and_wait(kube, bench_fleet(stub_image(operator)), say)
             parts.append(asyncio.run(stub_part(kube, options.switches, options.clients, options.streams)))
         finally:
             remove(kube, "bench", NAMESPACE)

@@ -66,8 +66,7 @@ def operator(kube: Kube) -> str:
 @pytest.fixture(scope="session")
 def stub(operator: str) -> str:
     """The stub engine's image."""
-    assert operator
-    return stub_image()
+    return stub_image(operator)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.node.install import REPOSITORY, operator_image
+from tests.node.install import REPOSITORY
 from tests.node.kube import Manifest
 from tests.testbed import api
 
@@ -24,9 +24,8 @@ DRAFT_TOKENS = 4
 SEQUENCES = 64
 
 
-def stub_image() -> str:
-    """The stub's image in the node; it stands on the operator's, which has Python and aiohttp."""
-    operator = operator_image()
+def stub_image(operator: str) -> str:
+    """The stub's image in the node; it stands on the image `operator`, which has Python and aiohttp."""
     digest = hashlib.sha256(operator.encode())
     for source in SOURCES:
         digest.update(source.read_bytes())
