@@ -358,7 +358,12 @@ local function note(h, read, stream, retried)
   else
     set(h, "plain", "1")
   end
-  set(h, stream and "timed_stream" or "timed_whole", "1")
+  -- A stream of one token has a beginning and an end but no decode step between them.
+  if not stream then
+    set(h, "timed_whole", "1")
+  elseif decode > 0 then
+    set(h, "timed_stream", "1")
+  end
 end
 
 local function on_request(h)
