@@ -12,49 +12,33 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from specfleet.api.base import duration
-from specfleet.api.conditions import ConditionType, Reason
-from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import RouteStatus, SpecDeploymentStatus
+from specfleet.api.status import RouteStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
-from specfleet.capacity.room import room
-from specfleet.cluster.applied import digest
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
-from specfleet.decision.reasons import Hold
-from specfleet.decision.rule import Room
 from specfleet.handlers.carry_out import Executor
-from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight, invalid, was_ready
-from specfleet.handlers.decide import (
-    RouteDecision,
-    coverage_percent,
-    decide,
-    hold_for,
-    states_of,
-    weights,
-)
+from specfleet.handlers.conditions import conditions, invalid, was_ready
 from specfleet.handlers.fleet import Fleet, fleet
+from specfleet.handlers.gauges import show
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
-from specfleet.handlers.plan import Plan, plan
 from specfleet.handlers.rendering import Checked, Renderer
-from specfleet.handlers.sampling import metrics_hold, sample
+from specfleet.handlers.sampling import sample
 from specfleet.handlers.serving import poll_served, read_served
 from specfleet.handlers.status import (
-    assembled,
     counts_only,
     dump,
     figures,
     noticeable,
     parse_status,
     pools_status,
-    route_status,
     timestamp,
 )
 from specfleet.handlers.telling import Teller
+from specfleet.handlers.view import View, compute, view_pool
 from specfleet.metrics.direct import RouterReader
 from specfleet.metrics.own import OperatorMetrics
 
@@ -66,19 +50,6 @@ UNCONFIRMED_SECONDS = 2.0
 CONNECTING_SECONDS = 1.0
 RETRY_SECONDS = 15.0
 Body = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class View:
-    """Everything that one pass has computed."""
-
-    spec: SpecDeploymentSpec
-    state: Fleet
-    decisions: Mapping[str, RouteDecision]
-    plan: Plan
-    version: str
-    settled_key: str
-    status: SpecDeploymentStatus
 
 
 class Reconciler:
@@ -131,15 +102,15 @@ class Reconciler:
         # A router that is new, or new to this process, is asked before its silence could be taken for news.
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
-        view = self._view(key, body, checked, spec, memory, state, now)
-        if _switches(view) and memory.sampled_before(now):
+        view = self._view(key, body, checked, memory, state, now)
+        if view.switches and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.
             memory.next_sample = 0.0
             await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
-            view = self._view(key, body, checked, spec, memory, state, now)
+            view = self._view(key, body, checked, memory, state, now)
         wait = await self._commit(key, body, view, memory, now)
         await self._act(key, view, memory)
-        self._show(key, view, memory)
+        show(self._metrics, key, view, memory)
         return self._next_look(memory, view, wait, now)
 
     def _check(self, key: Key, body: Body) -> Checked:
@@ -163,92 +134,10 @@ class Reconciler:
         uid = body["metadata"]["uid"]
         return fleet(key[1], spec, uid, self._observed.owned(key), self._observed.pods(key))
 
-    # --- computing: no input or output from here to _commit
-
-    def _view(
-        self, key: Key, body: Body, checked: Checked, spec: SpecDeploymentSpec, memory: Memory, state: Fleet, now: float
-    ) -> View:
-        before = parse_status(body)
-        old_routes = {route.name: route for route in before.routes}
-        rejected = memory.rejected(state.routers, memory.wanted_version)
-        unread = metrics_hold(memory, state, now)
-        states = states_of(spec, memory.routes, old_routes, now)
-        rooms = {
-            name: Room(
-                *room(
-                    [one.active for one in memory.samples.values()],
-                    sum(one.route_active.get(name, 0) for one in memory.samples.values()),
-                    {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()},
-                    baseline_ready=state.baseline.ready > 0,
-                    speculative_ready=state.speculative.ready > 0,
-                    speculative_pool=spec.draft.name,
-                )
-            )
-            for name in states
-        }
-        decisions = decide(spec, states, memory.blocks, now, hold_for(state, unread, rejected), rooms)
-        dead = memory.dead(state, now, starting=not _has_been_ready(before))
-        percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name])
-        settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents])
-        actions, version = self._planned(key, body, spec, percents, settled_key, memory)
-        serving = memory.serving(state.routers, version)
-        routes = [
-            route_status(
-                decision,
-                old_routes.get(name),
-                spec.draft.name,
-                serving,
-                coverage_percent(memory.samples.values(), name, spec.draft.name),
-                applied_percent=percents[name],
-                has_routers=bool(state.routers),
-                slow=memory.pods_denied,
-                now=now,
-            )
-            for name, decision in decisions.items()
-        ]
-        generation = int(body["metadata"]["generation"])
-        said = first_sight()
-        if before.conditions:
-            said = assess(
-                state,
-                routes,
-                _metrics_said(memory, state, unread),
-                _troubles(memory, actions),
-                checked.warnings,
-                before,
-                generation,
-                pending=actions.workloads_pending,
-                rejected=rejected,
-                no_room=[name for name, decision in decisions.items() if decision.verdict.no_room],
-                connected=memory.connected(state),
-            )
-        status = assembled(
-            name=key[1],
-            namespace=key[0],
-            generation=generation,
-            conditions=conditions(said, before, generation, timestamp(now)),
-            routes=routes,
-            pools=pools_status(state),
-            routes_version=version,
-        )
-        return View(spec, state, decisions, actions, version, settled_key, status)
-
-    def _planned(
-        self,
-        key: Key,
-        body: Body,
-        spec: SpecDeploymentSpec,
-        percents: Mapping[str, int],
-        settled_key: str,
-        memory: Memory,
-    ) -> tuple[Plan, str]:
-        """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
+    def _view(self, key: Key, body: Body, checked: Checked, memory: Memory, state: Fleet, now: float) -> View:
+        assert checked.spec is not None
         owned = self._observed.owned(key)
-        if memory.settled_key == settled_key and memory.wanted_version is not None and memory.agrees(owned):
-            return Plan(wanted=memory.wanted), memory.wanted_version
-        rendered = self._renderer.render(body, spec, percents)
-        actions = plan(body, rendered.objects, owned, memory.verified)
-        return actions, rendered.routes_version
+        return compute(key, body, checked, checked.spec, memory, state, owned, self._renderer, now)
 
     # --- writing
 
@@ -379,25 +268,6 @@ class Reconciler:
             poll.cancel()
         self._metrics.forget(*key)
 
-    def _show(self, key: Key, view: View, memory: Memory) -> None:
-        metrics = self._metrics
-        for pool in (view.state.baseline, view.state.speculative):
-            metrics.pool_ready.labels(*key, pool.name).set(pool.ready)
-            metrics.pool_desired.labels(*key, pool.name).set(pool.desired)
-        serving = memory.serving(view.state.routers, view.version)
-        for name, decision in view.decisions.items():
-            verdict = decision.verdict
-            metrics.route_speculative_ratio.labels(*key, name).set(verdict.speculative_percent / 100.0)
-            if name in serving.percent:
-                metrics.route_served_ratio.labels(*key, name).set(serving.percent[name] / 100.0)
-            if verdict.acceptance_percent is not None:
-                metrics.route_acceptance.labels(*key, name).set(verdict.acceptance_percent / 100.0)
-            if verdict.tokens_per_step is not None:
-                metrics.route_tokens_per_step.labels(*key, name).set(verdict.tokens_per_step)
-            if verdict.evidence is not None:
-                metrics.route_score.labels(*key, name, verdict.evidence.line).set(verdict.evidence.score)
-                metrics.route_threshold.labels(*key, name, verdict.evidence.line).set(verdict.evidence.threshold)
-
     def _next_look(self, memory: Memory, view: View, wait: float | None, now: float) -> float:
         looks = [max(0.05, memory.next_sample - self._clock())]
         if wait is not None:
@@ -416,19 +286,6 @@ class Reconciler:
         return min(looks)
 
 
-def view_pool(decision: RouteDecision, spec: SpecDeploymentSpec) -> str:
-    """Name of the pool that a route was switched to."""
-    return BASELINE_POOL if decision.verdict.pool == "baseline" else spec.draft.name
-
-
-def _switches(view: View) -> bool:
-    return any(one.verdict.switched for one in view.decisions.values())
-
-
-def _has_been_ready(before: SpecDeploymentStatus) -> bool:
-    return any(c.type == ConditionType.RECONCILING and c.status == "False" for c in before.conditions)
-
-
 def _with_state(routes: list[RouteStatus], memory: Memory | None) -> list[RouteStatus]:
     if memory is None:
         return routes
@@ -436,29 +293,3 @@ def _with_state(routes: list[RouteStatus], memory: Memory | None) -> list[RouteS
         route.model_copy(update={"state": memory.routes[route.name].encode()}) if route.name in memory.routes else route
         for route in routes
     ]
-
-
-def _troubles(memory: Memory, actions: Plan) -> Troubles:
-    taken = {(one.kind, one.name) for one in actions.taken} | set(memory.taken)
-    names = tuple(sorted(f"{kind.kind} {name}" for kind, name in taken))
-    return Troubles(names, tuple(memory.refused.values()))
-
-
-def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None) -> Said:
-    if not state.routers:
-        if memory.samples or memory.served:
-            return Said("False", Reason.ROUTERS_UNREACHABLE, "No router pod is ready; the last decision holds.")
-        return Said("Unknown", Reason.NO_DATA_YET, "No router pod is ready yet.")
-    if unread is Hold.METRICS_UNAVAILABLE:
-        return Said("False", Reason.ROUTERS_UNREACHABLE, "No router answers; the last decision holds.")
-    if unread is not None:
-        return Said(
-            "False", Reason.INSUFFICIENT_COVERAGE, "Fewer than half of the routers answer; the last decision holds."
-        )
-    if memory.implausible:
-        return Said(
-            "False",
-            Reason.FIGURES_IMPLAUSIBLE,
-            "Routers report figures that cannot be; they are left out of decisions.",
-        )
-    return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")

@@ -1,0 +1,28 @@
+"""The gauges of one SpecDeployment's routes and pools, from the last pass."""
+
+from __future__ import annotations
+
+from specfleet.handlers.memory import Memory
+from specfleet.handlers.observed import Key
+from specfleet.handlers.view import View
+from specfleet.metrics.own import OperatorMetrics
+
+
+def show(metrics: OperatorMetrics, key: Key, view: View, memory: Memory) -> None:
+    """Set all gauges to what the pass has found."""
+    for pool in (view.state.baseline, view.state.speculative):
+        metrics.pool_ready.labels(*key, pool.name).set(pool.ready)
+        metrics.pool_desired.labels(*key, pool.name).set(pool.desired)
+    serving = memory.serving(view.state.routers, view.version)
+    for name, decision in view.decisions.items():
+        verdict = decision.verdict
+        metrics.route_speculative_ratio.labels(*key, name).set(verdict.speculative_percent / 100.0)
+        if name in serving.percent:
+            metrics.route_served_ratio.labels(*key, name).set(serving.percent[name] / 100.0)
+        if verdict.acceptance_percent is not None:
+            metrics.route_acceptance.labels(*key, name).set(verdict.acceptance_percent / 100.0)
+        if verdict.tokens_per_step is not None:
+            metrics.route_tokens_per_step.labels(*key, name).set(verdict.tokens_per_step)
+        if verdict.evidence is not None:
+            metrics.route_score.labels(*key, name, verdict.evidence.line).set(verdict.evidence.score)
+            metrics.route_threshold.labels(*key, name, verdict.evidence.line).set(verdict.evidence.threshold)

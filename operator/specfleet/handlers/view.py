@@ -1,0 +1,191 @@
+"""Everything that one pass computes, from what was read to what is to be written. Pure.
+
+Decide, weigh, render where something is new, compare, and put the status together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specfleet.api.conditions import ConditionType, Reason
+from specfleet.api.names import BASELINE_POOL
+from specfleet.api.status import SpecDeploymentStatus
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.capacity.room import room
+from specfleet.cluster.applied import digest
+from specfleet.decision.reasons import Hold
+from specfleet.decision.rule import Room
+from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight
+from specfleet.handlers.decide import (
+    RouteDecision,
+    coverage_percent,
+    decide,
+    hold_for,
+    states_of,
+    weights,
+)
+from specfleet.handlers.fleet import Fleet
+from specfleet.handlers.memory import Memory
+from specfleet.handlers.observed import Key, OwnedRecord
+from specfleet.handlers.plan import ObjectId, Plan, plan
+from specfleet.handlers.rendering import Checked, Renderer
+from specfleet.handlers.sampling import metrics_hold
+from specfleet.handlers.status import (
+    assembled,
+    parse_status,
+    pools_status,
+    route_status,
+    timestamp,
+)
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that one pass has computed."""
+
+    spec: SpecDeploymentSpec
+    state: Fleet
+    decisions: Mapping[str, RouteDecision]
+    plan: Plan
+    version: str
+    settled_key: str
+    status: SpecDeploymentStatus
+
+    @property
+    def switches(self) -> bool:
+        """Whether a route changes its pool."""
+        return any(one.verdict.switched for one in self.decisions.values())
+
+
+def compute(
+    key: Key,
+    body: Body,
+    checked: Checked,
+    spec: SpecDeploymentSpec,
+    memory: Memory,
+    state: Fleet,
+    owned: Mapping[ObjectId, OwnedRecord],
+    renderer: Renderer,
+    now: float,
+) -> View:
+    """One whole pass's view of a valid SpecDeployment. `memory` is read; what it notes on the way can be lost."""
+    before = parse_status(body)
+    old_routes = {route.name: route for route in before.routes}
+    rejected = memory.rejected(state.routers, memory.wanted_version)
+    unread = metrics_hold(memory, state, now)
+    states = states_of(spec, memory.routes, old_routes, now)
+    rooms = {
+        name: Room(
+            *room(
+                [one.active for one in memory.samples.values()],
+                sum(one.route_active.get(name, 0) for one in memory.samples.values()),
+                {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()},
+                baseline_ready=state.baseline.ready > 0,
+                speculative_ready=state.speculative.ready > 0,
+                speculative_pool=spec.draft.name,
+            )
+        )
+        for name in states
+    }
+    decisions = decide(spec, states, memory.blocks, now, hold_for(state, unread, rejected), rooms)
+    dead = memory.dead(state, now, starting=not _has_been_ready(before))
+    percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name])
+    settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents])
+    actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer)
+    serving = memory.serving(state.routers, version)
+    routes = [
+        route_status(
+            decision,
+            old_routes.get(name),
+            spec.draft.name,
+            serving,
+            coverage_percent(memory.samples.values(), name, spec.draft.name),
+            applied_percent=percents[name],
+            has_routers=bool(state.routers),
+            slow=memory.pods_denied,
+            now=now,
+        )
+        for name, decision in decisions.items()
+    ]
+    generation = int(body["metadata"]["generation"])
+    said = first_sight()
+    if before.conditions:
+        said = assess(
+            state,
+            routes,
+            _metrics_said(memory, state, unread),
+            _troubles(memory, actions),
+            checked.warnings,
+            before,
+            generation,
+            pending=actions.workloads_pending,
+            rejected=rejected,
+            no_room=[name for name, decision in decisions.items() if decision.verdict.no_room],
+            connected=memory.connected(state),
+        )
+    status = assembled(
+        name=key[1],
+        namespace=key[0],
+        generation=generation,
+        conditions=conditions(said, before, generation, timestamp(now)),
+        routes=routes,
+        pools=pools_status(state),
+        routes_version=version,
+    )
+    return View(spec, state, decisions, actions, version, settled_key, status)
+
+
+def _planned(
+    body: Body,
+    spec: SpecDeploymentSpec,
+    percents: Mapping[str, int],
+    settled_key: str,
+    memory: Memory,
+    owned: Mapping[ObjectId, OwnedRecord],
+    renderer: Renderer,
+) -> tuple[Plan, str]:
+    """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
+    if memory.settled_key == settled_key and memory.wanted_version is not None and memory.agrees(owned):
+        return Plan(wanted=memory.wanted), memory.wanted_version
+    rendered = renderer.render(body, spec, percents)
+    actions = plan(body, rendered.objects, owned, memory.verified)
+    return actions, rendered.routes_version
+
+
+def view_pool(decision: RouteDecision, spec: SpecDeploymentSpec) -> str:
+    """Name of the pool that a route was switched to."""
+    return BASELINE_POOL if decision.verdict.pool == "baseline" else spec.draft.name
+
+
+def _has_been_ready(before: SpecDeploymentStatus) -> bool:
+    return any(c.type == ConditionType.RECONCILING and c.status == "False" for c in before.conditions)
+
+
+def _troubles(memory: Memory, actions: Plan) -> Troubles:
+    taken = {(one.kind, one.name) for one in actions.taken} | set(memory.taken)
+    names = tuple(sorted(f"{kind.kind} {name}" for kind, name in taken))
+    return Troubles(names, tuple(memory.refused.values()))
+
+
+def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None) -> Said:
+    if not state.routers:
+        if memory.samples or memory.served:
+            return Said("False", Reason.ROUTERS_UNREACHABLE, "No router pod is ready; the last decision holds.")
+        return Said("Unknown", Reason.NO_DATA_YET, "No router pod is ready yet.")
+    if unread is Hold.METRICS_UNAVAILABLE:
+        return Said("False", Reason.ROUTERS_UNREACHABLE, "No router answers; the last decision holds.")
+    if unread is not None:
+        return Said(
+            "False", Reason.INSUFFICIENT_COVERAGE, "Fewer than half of the routers answer; the last decision holds."
+        )
+    if memory.implausible:
+        return Said(
+            "False",
+            Reason.FIGURES_IMPLAUSIBLE,
+            "Routers report figures that cannot be; they are left out of decisions.",
+        )
+    return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")
