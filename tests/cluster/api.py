@@ -104,13 +104,13 @@ class Api:
 
 
 def eventually(what: str, look: Callable[[], T | None], seconds: float = DEADLINE_SECONDS) -> T:
-    """The first answer that is not None or False. Fails with `what` and the last exception when the time is up."""
+    """The first answer that is neither None nor empty. Fails with `what` and the last error when the time is up."""
     end = time.monotonic() + seconds
     last: Exception | None = None
     while True:
         try:
             found = look()
-            if found is not None and found is not False:
+            if found:
                 return found
             last = None
         except (AssertionError, KeyError, IndexError, Refused) as error:
