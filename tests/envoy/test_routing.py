@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.envoy.harness import Bed, get
+from tests.envoy.harness import LOOPBACK, Bed, eventually, get
 
 CHAT_PATH = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": 'say "stream": true and {"tools": [1]}'}]
@@ -178,6 +179,38 @@ async def test_a_known_path_with_another_method_says_which_is_meant(shared: Bed,
         assert (answer.status, answer.headers["allow"]) == (405, "POST")
     async with client.get(shared.router.url + "/v1/models") as answer:
         assert (answer.status, (await answer.json())["data"][0]["id"]) == (200, "stub")
+
+
+@pytest.mark.parametrize("path", [CHAT_PATH, "/v1/responses", "/v1/models"])
+async def test_a_browser_may_ask_before_it_posts(shared: Bed, client: aiohttp.ClientSession, path: str) -> None:
+    asked = {"origin": "https://app.example", "access-control-request-method": "POST"}
+    async with client.options(shared.router.url + path, headers=asked) as answer:
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "*")
+
+
+async def test_a_client_cannot_ask_for_the_table_on_the_endpoint(shared: Bed, client: aiohttp.ClientSession) -> None:
+    async with client.get(shared.router.url + "/served", headers={"x-specfleet-listener": "table"}) as answer:
+        assert answer.status == 404
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("host", ["host: endpoint\r\n", ""])
+def test_http_1_0_is_answered_and_counted(shared: Bed, stream: bool, host: str) -> None:
+    def counted() -> int:
+        return shared.router.total("measured", route="chat")
+
+    before = counted()
+    body = json.dumps({"model": "stub", "messages": MESSAGES, "max_tokens": 4, "stream": stream})
+    head = f"POST {CHAT_PATH} HTTP/1.0\r\n{host}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.create_connection((LOOPBACK, shared.router.data), timeout=10) as connection:
+        connection.sendall((head + body).encode())
+        got = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    status, _, rest = got.partition("\r\n")
+    head, _, text = rest.partition("\r\n\r\n")
+    assert status.split()[1] == "200"
+    assert "transfer-encoding" not in head
+    assert text.endswith("data: [DONE]\n\n") if stream else json.loads(text)["usage"]["completion_tokens"] == 4
+    eventually("the answer is counted", lambda: counted() == before + 1)
 
 
 @pytest.mark.parametrize("path", ["/quitquitquit", "/config_dump", "/", "/stats/recentlookups", "/healthcheck/fail"])

@@ -372,6 +372,12 @@ async def metrics(request: web.Request) -> web.Response:
     return web.Response(text="\n".join(lines) + "\n")
 
 
+async def preflight(request: web.Request) -> web.Response:
+    """OPTIONS: what vLLM answers a browser with its default --allowed-origins."""
+    allowed = {"access-control-allow-origin": "*", "access-control-allow-methods": "POST"}
+    return web.Response(text="OK", headers=allowed)
+
+
 async def seen(request: web.Request) -> web.Response:
     """GET /stub/requests: what arrived, for tests."""
     state = request.app[STATE]
@@ -387,6 +393,7 @@ def application(config: Config) -> web.Application:
             web.post("/v1/chat/completions", inference),
             web.post("/v1/completions", inference),
             web.get("/v1/models", models),
+            web.options("/v1/{path:.*}", preflight),
             web.get("/health", health),
             web.get("/metrics", metrics),
             web.get("/stub/requests", seen),

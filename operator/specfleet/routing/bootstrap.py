@@ -150,6 +150,8 @@ def _data_listener(places: Places) -> Resource:
         "stat_prefix": "router",
         "rds": _rds(places),
         "codec_type": "AUTO",
+        # Engines take HTTP/1.0, which some proxies still speak to what is behind them; Envoy would answer 426.
+        "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "endpoint"},
         "use_remote_address": True,
         "normalize_path": True,
         "merge_slashes": True,

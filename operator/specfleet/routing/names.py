@@ -27,9 +27,9 @@ BASELINE = "baseline"
 
 MEASURED_PATHS = ("/v1/chat/completions", "/v1/completions")
 INFERENCE_PATHS = (*MEASURED_PATHS, "/v1/responses", "/v1/messages", "/tokenize", "/detokenize")
-"""POST only."""
+"""POST, and OPTIONS before it."""
 MODELS_PATH = "/v1/models"
-"""GET only."""
+"""GET, and OPTIONS before it."""
 
 
 def hosts_stat(pool: str) -> str:

@@ -61,6 +61,7 @@ def route_table(plan: RouterPlan) -> Resource:
                     _too_large(plan),
                     *[found for route in plan.routes for found in _routes(plan, route)],
                     *_models(plan),
+                    *_preflights(plan),
                     *_refusals(),
                 ],
             }
@@ -225,6 +226,21 @@ def _models(plan: RouterPlan) -> list[Resource]:
             "match": {
                 "path": names.MODELS_PATH,
                 "headers": [{"name": ":method", "string_match": {"exact": "GET"}}],
+            },
+            "route": {"timeout": "30s", "cluster": names.BASELINE_FIRST},
+            "metadata": _labels(plan, names.OTHER, names.OTHER),
+        }
+    ]
+
+
+def _preflights(plan: RouterPlan) -> list[Resource]:
+    """A browser asks before it posts; engines answer that themselves (vLLM by --allowed-origins)."""
+    return [
+        {
+            "name": "preflight",
+            "match": {
+                "safe_regex": {"regex": "|".join((*names.INFERENCE_PATHS, names.MODELS_PATH))},
+                "headers": [{"name": ":method", "string_match": {"exact": "OPTIONS"}}],
             },
             "route": {"timeout": "30s", "cluster": names.BASELINE_FIRST},
             "metadata": _labels(plan, names.OTHER, names.OTHER),
