@@ -87,14 +87,27 @@ def _field_finding(detail: ErrorDetails) -> Finding:
     if len(shown) > _SHOWN:
         shown = shown[:_SHOWN] + "..."
     said = detail["msg"].replace("Input should be", "expected").replace("String should", "the text should")
-    return error(FindingReason.INVALID_VALUE, path, f"{said}, found {shown}{_looks_like(path)}")
+    said = f"{said}, found {shown}{_quoting(kind, value)}{_looks_like(path)}"
+    return error(FindingReason.INVALID_VALUE, path, said)
+
+
+def _quoting(kind: str, value: Any) -> str:
+    """What to do about YAML's own idea of a type: 0.30 is a number to it, and loses its last digit."""
+    if kind == "string_type" and isinstance(value, int | float):
+        return ": write it in quotes"
+    if kind == "int_type" and isinstance(value, str) and value.isdecimal():
+        return ": write it without quotes"
+    return ""
 
 
 def _looks_like(path: str) -> str:
-    """A word on what goes here: the schema's own description."""
-    schema = _schema_at(path_parts(path))
-    description = schema.get("description") if schema is not None else None
-    return f" ({description.rstrip('.')})" if description else ""
+    """A word on what goes here: the schema's own description, and its default where that is text."""
+    schema = _schema_at(path_parts(path)) or {}
+    words = [schema.get("description", "").rstrip(".")]
+    if isinstance(schema.get("default"), str) and "enum" not in schema:
+        words.append(f"for instance {schema['default']}")
+    shown = "; ".join(word for word in words if word)
+    return f" ({shown})" if shown else ""
 
 
 def path_parts(path: str) -> tuple[str, ...]:
@@ -105,7 +118,8 @@ def path_parts(path: str) -> tuple[str, ...]:
 def _path(location: tuple[int | str, ...]) -> str:
     path = ""
     for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        if part != "[key]":  # pydantic's word for "the key itself", behind the key
+            path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path.removeprefix(".")
 
 
@@ -152,9 +166,10 @@ def _with_defaults(value: Any, schema: Mapping[str, Any]) -> Any:
 def _rules(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Finding]:
     for rule in schema.get("x-kubernetes-validations", ()):
         if not _holds(rule["rule"], value):
-            yield error(
-                FindingReason.RULE_VIOLATED, (path + rule.get("fieldPath", "")).removeprefix("."), rule["message"]
-            )
+            where = (path + rule.get("fieldPath", "")).removeprefix(".")
+            if not where and "self.metadata.name" in rule["rule"]:
+                where = "metadata.name"  # a CRD's schema has no field there to point at
+            yield error(FindingReason.RULE_VIOLATED, where, rule["message"])
     if isinstance(value, dict):
         for name, sub in schema.get("properties", {}).items():
             if value.get(name) is not None:

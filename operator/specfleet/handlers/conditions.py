@@ -131,7 +131,7 @@ def _ready(state: Fleet, troubles: Troubles, connected: bool) -> Said:
     if troubles.taken:
         return Said("False", Reason.NAME_TAKEN, _taken(troubles))
     if troubles.refused:
-        return Said("False", Reason.APPLY_FAILED, " ".join(troubles.refused))
+        return Said("False", Reason.APPLY_FAILED, "; ".join(troubles.refused))
     ready, reason, message = readiness(state)
     if ready and not connected:
         return Said("False", Reason.ROUTERS_CONNECTING, "All pods are ready; the routers have yet to reach some.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.offline import parse
+from specfleet.api.policy import Enforcement, Initial
 from specfleet.api.v1alpha1 import RouteMatch, SpecDeployment, Speculation
 from specfleet.engines.registry import engine_module
 from specfleet.render.template_rules import template_findings
@@ -23,6 +24,7 @@ def validate(deployment: SpecDeployment, settings: OperatorSettings) -> list[Fin
     found += _source_findings(deployment, settings)
     found += template_findings(deployment, facts, settings.allow_host_path)
     found += _route_findings(deployment)
+    found += _policy_findings(deployment)
     return found
 
 
@@ -75,6 +77,28 @@ def _route_findings(deployment: SpecDeployment) -> Iterator[Finding]:
                 f"route {route.name} has speculation {route.speculation}, so its policy decides nothing",
             )
         earlier += [(route.name, match) for match in route.match]
+
+
+def _policy_findings(deployment: SpecDeployment) -> Iterator[Finding]:
+    """A route that begins in baseline is judged by what explores; under Observe, or with a share of 0, nothing does."""
+    policy = deployment.spec.policy
+    judged = [route.name for route in deployment.spec.routing.routes if route.speculation is Speculation.AUTO]
+    if policy.initial is not Initial.BASELINE or not judged:
+        return
+    if policy.enforcement is Enforcement.OBSERVE:
+        yield warning(
+            FindingReason.NOTHING_TO_WATCH,
+            "spec.policy.enforcement",
+            f"Observe moves nothing, so nothing of {', '.join(judged)} reaches speculation and there is nothing to "
+            "decide by: write initial: Speculative, or enforcement: Enforce",
+        )
+    elif policy.exploration.max_percent == 0:
+        yield warning(
+            FindingReason.NOTHING_TO_WATCH,
+            "spec.policy.exploration.maxPercent",
+            f"without exploration nothing of {', '.join(judged)} reaches speculation and they stay in baseline: "
+            "write 1 or more, or initial: Speculative",
+        )
 
 
 def _taker(match: RouteMatch, earlier: list[tuple[str, RouteMatch]]) -> str | None:

@@ -83,7 +83,8 @@ def test_what_is_right_says_nothing_and_ends_with_0() -> None:
             "spec.pools.template.spec.hostNetwork",
         ),
         ({**BASE, "apiVersion": "specfleet.dev/v2"}, "UnsupportedVersion", "apiVersion"),
-        ({**BASE, "metadata": {"name": "a" * 46}}, "RuleViolated", ""),
+        ({**BASE, "metadata": {"name": "a" * 46}}, "RuleViolated", "metadata.name"),
+        (changed(engine={"type": "vLLM", "version": "0.32.0", "args": {"": "1"}}), "InvalidValue", "spec.engine.args."),
     ],
 )
 def test_an_error_is_one_line_of_four_columns_and_ends_with_1(document: Document, reason: str, path: str) -> None:
@@ -94,6 +95,36 @@ def test_an_error_is_one_line_of_four_columns_and_ends_with_1(document: Document
     ((severity, found, where, message),) = lines(ended)
     assert (severity, found, where) == ("error", reason, path)
     assert message
+
+
+@pytest.mark.parametrize(
+    ("document", "advice"),
+    [
+        (changed(engine={"type": "vLLM", "version": 0.32}), "write it in quotes"),
+        (changed(pools={"replicas": "2"}), "write it without quotes"),
+        (changed(policy={"minAcceptancePercent": 30, "block": "90"}), "for instance 60s"),
+        (changed(policy={"breakEven": {"source": "Fixed", "tokensPerStep": 1.6}}), "write it in quotes"),
+    ],
+)
+def test_the_message_says_what_to_write_instead(document: Document, advice: str) -> None:
+    ((*_, message),) = lines(specfleet("validate", "-f", "-", stdin=text(document)))
+
+    assert advice in message
+
+
+@pytest.mark.parametrize(
+    ("policy", "path"),
+    [
+        ({"enforcement": "Observe", "minAcceptancePercent": 30}, "spec.policy.enforcement"),
+        ({"exploration": {"maxPercent": 0}, "minAcceptancePercent": 30}, "spec.policy.exploration.maxPercent"),
+    ],
+)
+def test_a_policy_that_can_learn_nothing_is_a_warning(policy: Document, path: str) -> None:
+    silent = specfleet("validate", "-f", "-", stdin=text(changed(policy=policy)))
+    told = specfleet("validate", "-f", "-", stdin=text(changed(policy={**policy, "initial": "Speculative"})))
+
+    assert [line[:3] for line in lines(silent)] == [["warning", "NothingToWatch", path]]
+    assert lines(told) == []
 
 
 def test_a_warning_ends_with_0_and_with_strict_with_1() -> None:
