@@ -80,7 +80,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.PRIVILEGED_TEMPLATE: "The template asks for rights that specfleet does not hand on.",
     FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
     FindingReason.UNUSED_FIELD: "The field has no effect beside another one.",
-    FindingReason.NOTHING_TO_WATCH: "Routes begin in baseline and nothing is sent to speculation: nothing to decide by.",
+    FindingReason.NOTHING_TO_WATCH: "Routes begin in baseline, nothing goes to speculation: nothing to decide by.",
 }
 
 
