@@ -45,6 +45,7 @@ NAMESPACE = "bench"
 ROUTE = "all"
 READ_PORT = 9902
 POLL_SECONDS = 0.01
+ENGINE_CPU = "600m"
 SERVED_LIMIT_SECONDS = 120.0
 STEP_MS = 100.0
 CLIENT_TOKENS = 20
@@ -236,8 +237,10 @@ def bench_fleet(image: str) -> Manifest:
 
 
 def vllm_fleet() -> Manifest:
-    """The demo's fleet with one route."""
+    """The demo's fleet with one route. Its engines get a part of the cores, as they share them with all that switches."""
     manifest = example()
+    engine = manifest["spec"]["pools"]["template"]["spec"]["containers"][0]
+    engine["resources"]["limits"]["cpu"] = ENGINE_CPU
     manifest["metadata"] = {"name": "bench-vllm", "namespace": NAMESPACE}
     manifest["spec"]["routing"]["routes"] = [{"name": ROUTE, "speculation": "Never"}]
     return manifest

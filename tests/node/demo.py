@@ -248,11 +248,20 @@ def main(arguments: list[str] | None = None) -> int:
     if options.down:
         return subprocess.run([sys.executable, "-m", "tests.testbed", "down"], cwd=REPOSITORY, check=False).returncode
     console = Console()
+    try:
+        return run(options, console)
+    except KeyboardInterrupt:
+        console.print("[demo] stopped; what was set up is left running (make demo-down removes it)", markup=False)
+        return 130
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Set up and watch; returns the exit status."""
     started = time.monotonic()
     try:
         node = api.ensure_node()
-        run = Options(options.out, options.switch_seconds, options.stay_seconds)
-        demo = Demo(Kube(node.kubeconfig), run, console)
+        limits = Options(options.out, options.switch_seconds, options.stay_seconds)
+        demo = Demo(Kube(node.kubeconfig), limits, console)
         demo.set_up()
     except (api.TestbedError, KubeError) as error:
         text = error.report() if isinstance(error, api.TestbedError) else str(error)
