@@ -237,7 +237,7 @@ def bench_fleet(image: str) -> Manifest:
 
 
 def vllm_fleet() -> Manifest:
-    """The demo's fleet with one route. Its engines get a part of the cores, as they share them with all that switches."""
+    """The demo's fleet with one route. Its engines get a part of the cores: they share them with all that switches."""
     manifest = example()
     engine = manifest["spec"]["pools"]["template"]["spec"]["containers"][0]
     engine["resources"]["limits"]["cpu"] = ENGINE_CPU
