@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import kopf
@@ -34,6 +36,7 @@ from specfleet.metrics.own import OperatorMetrics
 
 logger = logging.getLogger(__name__)
 CRD_RETRY_SECONDS = 3.0
+END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Operator:
         self._health = WatchHealth(SERVER_TIMEOUT_SECONDS, self._relist_soon)
         self._leading = asyncio.Event()
         self._listed = asyncio.Event()
+        self._watches_ended = asyncio.Event()
         self._crd_found = False
         self._relist: set[Kind] = set()
         self._relist_due = asyncio.Event()
@@ -79,8 +83,7 @@ class Operator:
             ClusterError: the cluster cannot be used, or the lease is lost; the process must end with an error.
         """
         stop = asyncio.Event()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(name, stop.set)
+        _on_signals(stop)
         connection = await connect(self._process.kubeconfig)
         async with self._sessions(connection) as (api_session, router_session), self._http():
             client = ApiClient(api_session, connection.server, self._gate, self._metrics.written)
@@ -109,9 +112,11 @@ class Operator:
         )
         namespace = self._process.lease_namespace or connection.namespace
         elector = Elector(client, self._gate, namespace, "specfleet", self._process.identity, self._leading.set)
-        kopf_stop = asyncio.Event()
+        kopf_stop, kopf_ready = asyncio.Event(), asyncio.Event()
         tasks = {
-            asyncio.create_task(self._watches(queue, connection, kopf_stop), name="watches"),
+            asyncio.create_task(self._watches(queue, connection, kopf_stop, kopf_ready), name="watches"),
+            asyncio.create_task(self._signals(stop, kopf_ready), name="signals"),
+            asyncio.create_task(self._alive_watches(), name="watchdog"),
             asyncio.create_task(self._elected(elector), name="lease"),
             asyncio.create_task(self._work(queue), name="queue"),
             asyncio.create_task(self._relisting(client, queue), name="relisting"),
@@ -121,17 +126,19 @@ class Operator:
             ended = [task for task in done if task is not stopping]
         finally:
             kopf_stop.set()
-            await _end(tasks)
+            watches = {task for task in tasks if task.get_name() == "watches"}
+            await _cancelled(tasks - watches)
             stopping.cancel()
             await elector.release()
             self._gate.close()
-        for task in ended:
-            error = task.exception()
-            if error is not None:
-                raise error
-            if task.get_name() != "watches":
-                # kopf takes the signals over and ends the watches on SIGTERM; nothing else ends without an error.
-                raise ClusterError(f"the {task.get_name()} ended unexpectedly")
+            hung = await _ended(watches)
+        problem = None if stop.is_set() else _problem(ended)
+        if hung:
+            # kopf's watchers can be deaf to cancellation, and the event loop would wait for them for ever.
+            logger.error("%s; the watches do not end, so the process does", problem or "stopped")
+            os._exit(1 if problem else 0)
+        if problem is not None:
+            raise problem
 
     async def _pass(self, reconciler: Reconciler, key: Key) -> float | None:
         started = time.monotonic()
@@ -153,9 +160,16 @@ class Operator:
         else:
             logger.error("%s/%s: unexpected error", *key, exc_info=error)
 
-    async def _watches(self, queue: DueQueue[Key], connection: Connection, stop: asyncio.Event) -> None:
+    async def _watches(
+        self, queue: DueQueue[Key], connection: Connection, stop: asyncio.Event, ready: asyncio.Event
+    ) -> None:
         made = registry(
-            self._observed, lambda key: queue.mark(key, DEBOUNCE_SECONDS), connection, self._health, self._listed
+            self._observed,
+            lambda key: queue.mark(key, DEBOUNCE_SECONDS),
+            connection,
+            self._health,
+            self._listed,
+            self._watches_ended,
         )
         namespaces = self._process.namespaces
         await kopf.operator(
@@ -165,6 +179,21 @@ class Operator:
             clusterwide=not namespaces,
             namespaces=namespaces,
             stop_flag=stop,
+            ready_flag=ready,
+        )
+
+    async def _signals(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
+        """Take the signals back from kopf, which takes them as it starts and may be beyond hearing them later."""
+        await ready.wait()
+        _on_signals(stop)
+        await asyncio.Event().wait()
+
+    async def _alive_watches(self) -> None:
+        """kopf gives up for good when a watch is refused as such, and may then hang in its own clearing up."""
+        await self._watches_ended.wait()
+        raise ClusterError(
+            "the watches ended: the API server refuses one of them for good (the log says which); "
+            "is the CustomResourceDefinition specdeployments.specfleet.dev still there, and every right?"
         )
 
     async def _elected(self, elector: Elector) -> None:
@@ -256,12 +285,28 @@ class Operator:
         return [] if self._health.complete else ["not everything has been listed yet"]
 
 
-async def _end(tasks: set[asyncio.Task[None]]) -> None:
-    """End the tasks; kopf, told to stop, gets some time to do so by itself."""
-    watches = {task for task in tasks if task.get_name() == "watches"}
-    for task in tasks - watches:
-        task.cancel()
-    await asyncio.wait(watches, timeout=5.0)
-    for task in watches:
+def _on_signals(stop: asyncio.Event) -> None:
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+
+
+def _problem(ended: Iterable[asyncio.Task[Any]]) -> BaseException:
+    """Why the process ends, of tasks that all should have gone on; a task's own word says more than its mere end."""
+    errors = [task.exception() for task in ended if not task.cancelled()]
+    named = ", ".join(task.get_name() for task in ended)
+    return next((one for one in errors if one is not None), ClusterError(f"the {named} ended unexpectedly"))
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _ended(watches: set[asyncio.Task[None]]) -> bool:
+    """Whether kopf, which has been told to stop, would not end, by itself and then by force."""
+    await asyncio.wait(watches, timeout=END_SECONDS)
+    for task in watches:
+        task.cancel()
+    _, hung = await asyncio.wait(watches, timeout=END_SECONDS)
+    return bool(hung)

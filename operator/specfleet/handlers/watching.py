@@ -29,8 +29,12 @@ def registry(
     connection: Connection,
     health: WatchHealth,
     listed: asyncio.Event,
+    ended: asyncio.Event,
 ) -> kopf.OperatorRegistry:
-    """Handlers that fill `observed` and mark SpecDeployments as due. `listed` is set once everything is known."""
+    """Handlers that fill `observed` and mark SpecDeployments as due.
+
+    `listed` is set once everything is known, `ended` when kopf has given up or was told to stop.
+    """
     made = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=made)
@@ -41,6 +45,10 @@ def registry(
     @kopf.on.startup(registry=made)
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         configure_kopf(settings)
+
+    @kopf.on.cleanup(registry=made)
+    async def over(**_: Any) -> None:
+        ended.set()
 
     def told(key: Key | None) -> None:
         listed.set()
