@@ -21,7 +21,7 @@ def test_a_leader_whose_crd_is_deleted_ends_and_the_next_one_waits_for_it(tmp_pa
     plane = testbed.ensure_control_plane(tmp_path / "plane")
     crd = yaml.safe_load((ROOT / "crds/specfleet.dev_specdeployments.yaml").read_text())
     api = Api(plane.kubeconfig)
-    operators = []
+    operators: list[OperatorProcess] = []
 
     def started() -> OperatorProcess:
         log = tmp_path / f"operator-{len(operators)}.log"
