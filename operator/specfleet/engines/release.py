@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+_REPOSITORY = re.compile(r"[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 _RELEASE_TAG = re.compile(r"v?(?P<version>[0-9]+\.[0-9]+(\.[0-9]+)?((\.|-)?(rc|post|a|b|dev)[0-9]+)?)([-_+].*)?")
 
 
@@ -36,6 +37,14 @@ def image_tag(image: str) -> str | None:
     """The tag of an image reference, without registry port and digest; None where there is none."""
     name = image.split("@", 1)[0].rsplit("/", 1)[-1]
     return name.split(":", 1)[1] if ":" in name else None
+
+
+def is_image_reference(image: str) -> bool:
+    """Whether a container runtime would take it: no URL, and the repository in lower case (the host may differ)."""
+    name = image.split("@", 1)[0]
+    first, slash, rest = name.partition("/")
+    path = rest if slash and (first == "localhost" or "." in first or ":" in first) else name
+    return _REPOSITORY.fullmatch(path) is not None
 
 
 def tag_version(image: str) -> Version | None:

@@ -11,7 +11,7 @@ from specfleet.api.findings import Finding, FindingReason, error, errors, warnin
 from specfleet.api.v1alpha1 import DraftMode, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.flags import Given, Unresolved
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
-from specfleet.engines.release import Minor, agree, image_tag, parse_version, tag_version
+from specfleet.engines.release import Minor, agree, image_tag, is_image_reference, parse_version, tag_version
 from specfleet.engines.vllm_arguments import (
     draft_findings,
     draft_value,
@@ -88,6 +88,15 @@ class VLLM:
 def _release(spec: SpecDeploymentSpec) -> tuple[Version | None, list[Finding]]:
     """The release by `engine.version` and the image tag, and what is wrong with them."""
     image, text = spec.engine.image, spec.engine.version
+    if image is not None and not is_image_reference(image):
+        return None, [
+            error(
+                FindingReason.INVALID_VALUE,
+                "spec.engine.image",
+                f"expected an image reference such as vllm/vllm-openai:v{NEWEST}.0, without a scheme and with the "
+                f"repository in lower case, found {image!r}",
+            )
+        ]
     tagged = tag_version(image) if image is not None else None
     if tagged is not None and tagged.major > 0 and text is not None:
         tagged = None  # a private image with a numbering of its own: no vLLM release begins with 1

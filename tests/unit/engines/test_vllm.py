@@ -97,6 +97,9 @@ def test_a_registry_port_is_no_tag() -> None:
         ({"version": "0.28.9"}, FindingReason.RELEASE_TOO_OLD, "use vLLM 0.29.0 or newer"),
         ({"image": "a/vllm:v0.9.2"}, FindingReason.RELEASE_TOO_OLD, "does not report acceptance per request"),
         ({"version": "0.32"}, FindingReason.INVALID_VALUE, 'write for instance "0.32.0"'),
+        ({"image": "https://a.example/vllm:v0.32.0"}, FindingReason.INVALID_VALUE, "without a scheme"),
+        ({"image": "Vllm/vllm-openai:v0.32.0"}, FindingReason.INVALID_VALUE, "in lower case"),
+        ({"image": "a/vllm:v0.32.0/", "version": "0.32.0"}, FindingReason.INVALID_VALUE, "an image reference such as"),
     ],
 )
 def test_a_release_that_cannot_be_served_is_refused(engine: Document, reason: FindingReason, words: str) -> None:
@@ -114,6 +117,8 @@ def test_a_release_that_cannot_be_served_is_refused(engine: Document, reason: Fi
         {"image": "a/vllm:v0.32.0-cu129", "version": "v0.32"},
         {"image": "a/vllm:nightly", "version": "0.33.0"},
         {"image": "a/own-build:7.1.0", "version": "0.32.0"},
+        {"image": "localhost/vllm:v0.32.0"},
+        {"image": "Registry.example:5000/team_a/my-images/vllm__x:v0.32.0-CU129"},
     ],
 )
 def test_a_release_that_is_known_has_no_findings(engine: Document) -> None:
