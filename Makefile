@@ -74,7 +74,7 @@ test-cluster: .venv tool-etcd tool-kube-apiserver tool-kube-controller-manager t
 
 .PHONY: test-node-smoke
 test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's script, with a shorter load, on a whole node
-	$(call with_bed,$(PYTEST) tests/node/test_smoke.py)
+	$(call with_bed,$(PYTEST) --capture=no tests/node/test_smoke.py)
 
 .PHONY: test-node
 test-node: .venv tool-helm bed-vllm bed-model ## all tests on the whole node (long)

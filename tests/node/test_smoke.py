@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,9 @@ RUN_SECONDS = 1800
 
 def test_the_demo_takes_chat_to_baseline_and_leaves_code_and_json(tmp_path: Path) -> None:
     out = tmp_path / "demo.json"
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.node.demo", "--out", str(out), "--stay-seconds", "20"],
-        cwd=REPOSITORY,
-        env=os.environ | {"NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
-    print(ended.stdout, ended.stderr)
-    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
+    command = [sys.executable, "-m", "tests.node.demo", "--out", str(out), "--stay-seconds", "20"]
+    returncode, said = _run_showing(command, env=os.environ | {"NO_COLOR": "1"})
+    assert returncode == 0, said[-4000:]
 
     result = json.loads(out.read_text())
     assert set(result) == {"routes", "failedRequests", "secondsToSwitch", "secondsSetup"}
@@ -48,4 +41,20 @@ def test_the_demo_takes_chat_to_baseline_and_leaves_code_and_json(tmp_path: Path
         assert route["requests"] > 0
     assert chat["acceptancePercent"] < 30
     assert chat["tokensPerStep"] < 1.5
-    assert "minAcceptancePercent: 30" in ended.stdout
+    assert "minAcceptancePercent: 30" in said
+
+
+def _run_showing(command: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """Exit status and output of a command whose lines are passed on as they come, so that minutes are not silent."""
+    lines = []
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        overdue = threading.Timer(RUN_SECONDS, running.kill)
+        overdue.start()
+        assert running.stdout is not None
+        for line in running.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+        overdue.cancel()
+    return running.returncode, "".join(lines)
