@@ -251,21 +251,26 @@ class Router:
         return json.loads(body) if status == 200 else {}
 
     def sample(self) -> RouterSample:
-        """The counters."""
+        """The counters as they are now."""
         status, body = get(self.read_url + STATS_PATH)
         assert status == 200, f"/stats answered {status}"
         return parse_stats(body, time.time())
 
-    def row(self, route: str, pool: str, intended: str) -> RouteRow:
-        """The counters of one row, zero where it does not exist."""
-        for row in self.sample().rows:
+    def settled(self) -> RouterSample:
+        """The counters once no request is open: a client has its answer before Envoy has counted it."""
+        eventually("every request to be over", lambda: self.admin_stat("http.router.downstream_rq_active") == 0)
+        return self.sample()
+
+    def row(self, route: str, pool: str, intended: str, *, under_load: bool = False) -> RouteRow:
+        """The counters of one row, settled if not `under_load`; zero where it does not exist."""
+        for row in (self.sample() if under_load else self.settled()).rows:
             if (row.route, row.pool, row.intended) == (route, pool, intended):
                 return row
         return RouteRow(route, pool, intended)
 
     def total(self, counter: str, **labels: str) -> int:
-        """A counter summed over the rows with these labels."""
-        rows = self.sample().rows
+        """A settled counter, summed over the rows with these labels."""
+        rows = self.settled().rows
         return sum(
             getattr(row, counter) for row in rows if all(getattr(row, key) == value for key, value in labels.items())
         )

@@ -103,7 +103,9 @@ async def test_sizes_and_a_renamed_draft_change_under_load_without_a_failure(
         made.dns.table["eagle.test"] = made.dns.table["ngram.test"]
         eagle = PoolPlan("eagle", "eagle.test", 8000, "/health", 500)
         await asyncio.to_thread(made.router.serve, make_plan("v3", speculative=eagle))
-        await eventually_async("eagle answers", lambda: made.router.row("code", "eagle", "eagle").finished > 20)
+        await eventually_async(
+            "eagle answers", lambda: made.router.row("code", "eagle", "eagle", under_load=True).finished > 20
+        )
         await load.stop()
         assert made.router.total("server_errors") == 0
 
