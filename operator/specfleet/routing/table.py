@@ -102,8 +102,8 @@ def _retry_policy() -> Resource:
         "retriable_status_codes": [503],
         "num_retries": NUM_RETRIES,
         "retry_back_off": {"base_interval": "0.025s", "max_interval": "0.25s"},
-        # The host that just died has the fewest requests in flight, so least-request picks it in three of four draws of a
-        # pool of two: with 8 draws one retry in ten went there again, and then left the pool.
+        # The host that just died has the fewest requests in flight, so in a pool of two least-request picks it in three
+        # of four draws: with 8 draws one retry in ten went there again, and then left the pool.
         "host_selection_retry_max_attempts": 64,
         "retry_host_predicate": [
             {
