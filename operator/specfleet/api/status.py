@@ -34,9 +34,13 @@ class Summary(Model):
 class PoolStatus(Model):
     """Replicas of one pool."""
 
-    name: str = Field(description="baseline, or the draft's name.")
+    name: str = Field(description="baseline; the draft's name, or speculative where External pools declare no draft.")
     desired: int = Field(description="Engine pods that the pool should have.")
     ready: int = Field(description="Engine pods that are ready.")
+    release: str | None = Field(None, description="The engine's release, as far as it is known.")
+    source: Literal["Rendered", "External"] | None = Field(
+        None, description="Rendered: specfleet runs the pods. External: somebody else does."
+    )
 
 
 class Percentages(Model):
@@ -74,6 +78,25 @@ class Switch(Model):
     message: str = Field(description="Why, in one sentence with figures.")
 
 
+class RouteReport(Model):
+    """Under `enforcement: Observe`: what the rule would have done. Changes when the rule changes its mind."""
+
+    since: str = Field(description="From when on it is told, RFC 3339; other lines in the policy begin a new report.")
+    policy: Annotated[str, Field(max_length=128)] = Field(description="The lines that the route was judged by.")
+    would_be: str = Field(description="The pool that the rule would have the route served by.")
+    would_have_switched_at: str | None = Field(
+        None, description="When it would have gone there, RFC 3339; absent where it would have been there all the time."
+    )
+    switches: Annotated[int, Field(ge=0)] = Field(0, description="How often the route would have switched.")
+    earlier_off_seconds: Annotated[int, Field(ge=0)] = Field(
+        0, description="Time without speculation that it would have had before the last switch."
+    )
+    off_percent: Percent = Field(
+        description="Share of the time since `since` without speculation, as of the last write of this status."
+    )
+    message: str = Field(description="The same in one sentence, as of the last write of this status.")
+
+
 class RouteStatus(Model):
     """Where a route is served, and why."""
 
@@ -94,6 +117,9 @@ class RouteStatus(Model):
     history: Annotated[list[Switch], Field(max_length=10)] = Field(
         default_factory=list, description="The last switches, newest first."
     )
+    report: RouteReport | None = Field(
+        None, description="What the rule would have done; only under enforcement: Observe."
+    )
     state: str = Field("", description="What the decision remembers; opaque.")
 
 
@@ -108,8 +134,10 @@ class SpecDeploymentStatus(Model):
     )
     endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")
     summary: Summary | None = None
-    attribution: Literal["Router"] | None = Field(
-        None, description="Where acceptance by route comes from. Router: the routers count it."
+    attribution: Literal["Router", "Deployment"] | None = Field(
+        None,
+        description="Where acceptance comes from. Router: the routers count it by route. Deployment: the engines' own "
+        "counters, since their answers carry no figures; all routes are then decided together.",
     )
     routes_version: str | None = Field(None, description="Version of the route table that was last written.")
     pools: Annotated[list[PoolStatus], Field(max_length=4)] = Field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,9 @@ from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError, ClusterError
 from specfleet.cluster.gate import WriteGate
 from specfleet.cluster.kinds import SPEC_DEPLOYMENT
+from specfleet.decision.report import sentence
+from specfleet.decision.types import Pool
+from specfleet.handlers.status import report_of
 
 # Shown where they have this status: everything else is as it should be.
 _ATTENTION = {
@@ -60,15 +64,19 @@ def explain_command(
     typer.echo(shown)
 
 
-def text(body: Mapping[str, Any], route: str | None = None) -> Iterator[str]:
-    """The explanation, line by line. Raises ExplainError."""
+def text(body: Mapping[str, Any], route: str | None = None, now: float | None = None) -> Iterator[str]:
+    """The explanation, line by line. `now` is in seconds since the epoch; None is the clock. Raises ExplainError."""
+    now = time.time() if now is None else now
     status = _status(body)
-    routes = _routes(body, status, route)
+    routes = [_reported(one, now) for one in _routes(body, status, route)]
     meta = body["metadata"]
     if route is None:
         yield from _head(meta, status, body)
     for one in routes:
         yield from _route(one, blank=route is None)
+    if any(one.report is not None for one in routes):
+        yield ""
+        yield from _how_to_enforce(meta, body.get("spec") or {})
     needed = [c for c in status.conditions if c.status in _ATTENTION.get(c.type, ())]
     if needed:
         yield ""
@@ -77,10 +85,12 @@ def text(body: Mapping[str, Any], route: str | None = None) -> Iterator[str]:
             yield f"  {condition.type}={condition.status} ({condition.reason}): {condition.message}"
 
 
-def json_text(body: Mapping[str, Any], route: str | None = None) -> str:
+def json_text(body: Mapping[str, Any], route: str | None = None, now: float | None = None) -> str:
     """The same for programs: the status' routes, pools and conditions, without the opaque state."""
     status = _status(body)
-    routes = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in _routes(body, status, route)]
+    now = time.time() if now is None else now
+    shown_routes = [_reported(one, now) for one in _routes(body, status, route)]
+    routes = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in shown_routes]
     for one in routes:
         one.pop("state", None)
     whole = status.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -169,6 +179,8 @@ def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:
     figures = _figures(one)
     if figures:
         yield f"  {figures}"
+    if one.report is not None:
+        yield f"  Observe ({one.report.policy}): {one.report.message}"
     if one.history:
         yield "  Switches, newest first:"
         for switch in reversed(one.history[-_WRAP_HISTORY:]):
@@ -202,6 +214,26 @@ def _figures(one: RouteStatus) -> str:
             parts.append(f"{seen.coverage_percent} % of answers carried figures")
     told = "; ".join(parts)
     return told[:1].upper() + told[1:] + "." if told else ""
+
+
+def _reported(one: RouteStatus, now: float) -> RouteStatus:
+    """`one` with its report as of now: status is written when the report changes, and the share of time moves on."""
+    report = None if one.report is None else report_of(one.report)
+    if one.report is None or report is None:
+        return one
+    served: Pool = "baseline" if one.pool == BASELINE_POOL else "speculative"
+    update = {"off_percent": report.off_percent(now), "message": sentence(report, served, now)}
+    return one.model_copy(update={"report": one.report.model_copy(update=update)})
+
+
+def _how_to_enforce(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    external = (spec.get("pools") or {}).get("external")
+    if external is not None and len(external) < 2:
+        yield "To let it act, name a second Service under spec.pools.external, then set policy.enforcement: Enforce."
+        return
+    patch = '{"spec":{"policy":{"enforcement":"Enforce"}}}'
+    yield "One field lets it act, spec.policy.enforcement:"
+    yield f"  kubectl patch specdeployment {meta['name']} -n {meta['namespace']} --type merge -p '{patch}'"
 
 
 def _condition(status: SpecDeploymentStatus, kind: str) -> Condition | None:

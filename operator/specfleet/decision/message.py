@@ -73,14 +73,15 @@ def _told_line(verdict: Verdict, state: RouteState) -> Line:
 
 def _since(verdict: Verdict, state: RouteState, now: float) -> str:
     word = "On" if verdict.pool == "speculative" else "Off"
-    text = f"{word} since {_clock(state.served_since, now)}"
+    text = f"{word} since {clock(state.served_since, now)}"
     looks = verdict.speculative_percent > 0 and verdict.reason not in (Reason.OVERRIDE_ALWAYS, Reason.NO_LINE)
     if verdict.next_look_at is not None and looks:
-        text += f", next look {_clock(verdict.next_look_at, now)}"
+        text += f", next look {clock(verdict.next_look_at, now)}"
     return text + "."
 
 
-def _clock(time: float, now: float) -> str:
+def clock(time: float, now: float) -> str:
+    """A time for people, in UTC: of today the hour and minute alone."""
     moment = datetime.fromtimestamp(min(max(time, 0.0), MAX_TIME), UTC)
     today = datetime.fromtimestamp(min(max(now, 0.0), MAX_TIME), UTC)
     if moment.date() == today.date():

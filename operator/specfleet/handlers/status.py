@@ -14,11 +14,13 @@ from specfleet.api.status import (
     EvidenceStatus,
     Percentages,
     PoolStatus,
+    RouteReport,
     RouteStatus,
     SpecDeploymentStatus,
     Summary,
     Switch,
 )
+from specfleet.decision.report import Report, observed, sentence
 from specfleet.decision.rule import Verdict
 from specfleet.handlers.decide import RouteDecision, pool_name
 from specfleet.handlers.fleet import Fleet
@@ -95,8 +97,47 @@ def route_status(
         evidence=_evidence(verdict, coverage),
         since=timestamp(state.served_since),
         history=history[-HISTORY:],
+        report=_report(decision, before, draft, now),
         state=state.encode(),
     )
+
+
+def _report(decision: RouteDecision, before: RouteStatus | None, draft: str, now: float) -> RouteReport | None:
+    known = None if before is None or before.report is None else report_of(before.report)
+    report = observed(known, decision.state, decision.config, now)
+    if report is None:
+        return None
+    return RouteReport(
+        since=timestamp(report.since),
+        policy=report.policy,
+        would_be=pool_name(report.would_be, draft),
+        would_have_switched_at=None if report.switched_at is None else timestamp(report.switched_at),
+        switches=report.switches,
+        earlier_off_seconds=round(report.off_seconds),
+        off_percent=report.off_percent(now),
+        message=sentence(report, decision.verdict.pool, now),
+    )
+
+
+def report_of(status: RouteReport) -> Report | None:
+    """The report that a status holds; None where somebody has written what is no time into it."""
+    try:
+        since = _epoch(status.since)
+        switched_at = None if status.would_have_switched_at is None else _epoch(status.would_have_switched_at)
+    except ValueError:
+        return None
+    return Report(
+        since=since,
+        policy=status.policy,
+        would_be="baseline" if status.would_be == BASELINE_POOL else "speculative",
+        switched_at=switched_at,
+        off_seconds=float(status.earlier_off_seconds),
+        switches=status.switches,
+    )
+
+
+def _epoch(text: str) -> float:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def _evidence(verdict: Verdict, coverage: int | None) -> EvidenceStatus | None:
@@ -163,6 +204,8 @@ def noticeable(status: Mapping[str, Any]) -> dict[str, Any]:
         route["slow"] = str(route.get("message", "")).endswith(SLOW_SWITCH_NOTE)
         for volatile in ("message", "evidence", "state"):
             route.pop(volatile, None)
+        for moving in ("offPercent", "message"):
+            route.get("report", {}).pop(moving, None)
     if "summary" in view:
         view["summary"].pop("acceptance", None)
     for condition in view.get("conditions") or ():

@@ -112,6 +112,42 @@ def test_observe_and_an_unseen_edit_are_said() -> None:
     assert "The last change of its spec has not been looked at yet." in told
 
 
+def observing() -> dict[str, Any]:
+    body = changed(spec={"policy": {"enforcement": "Observe"}})
+    body["status"]["routes"][1]["report"] = {
+        "since": "2026-11-28T09:12:00Z",
+        "policy": "breakEven 1.6",
+        "wouldBe": "baseline",
+        "wouldHaveSwitchedAt": "2026-11-29T09:12:00Z",
+        "switches": 1,
+        "offPercent": 0,
+        "message": "as it was when status was written",
+    }
+    return body
+
+
+NOON = 1_795_953_120.0  # 2026-11-29 11:52 UTC
+
+
+def test_under_observe_it_says_what_would_have_happened_up_to_now_and_the_field_that_lets_it() -> None:
+    told = list(text(observing(), now=NOON))
+    assert (
+        "  Observe (breakEven 1.6): Would have gone off at 09:12; "
+        "10 % of this route's time since 2026-11-28 09:12 off." in told
+    )
+    assert told[told.index("One field lets it act, spec.policy.enforcement:") + 1] == (
+        "  kubectl patch specdeployment demo -n serving --type merge "
+        """-p '{"spec":{"policy":{"enforcement":"Enforce"}}}'"""
+    )
+    assert json.loads(json_text(observing(), "code", now=NOON))["routes"][0]["report"]["offPercent"] == 10
+
+
+def test_with_one_service_alone_it_asks_for_the_second_first() -> None:
+    body = observing()
+    body["spec"]["pools"] = {"external": {"speculative": {"service": "a", "port": 8000}}}
+    assert any("name a second Service" in line for line in text(body, now=NOON))
+
+
 def test_json_has_the_figures_and_not_the_opaque_state() -> None:
     shown = json.loads(json_text(BODY, "chat"))
     assert (shown["name"], shown["namespace"]) == ("demo", "serving")
