@@ -62,6 +62,14 @@ class Reason(StrEnum):
     SPEC_VALID = "SpecValid"
     ROUTERS_READ = "RoutersRead"
     ROUTERS_UNREACHABLE = "RoutersUnreachable"
+    PROMETHEUS_READ = "PrometheusRead"
+    PROMETHEUS_UNREACHABLE = "PrometheusUnreachable"
+    PROMETHEUS_UNAUTHORIZED = "PrometheusUnauthorized"
+    PROMETHEUS_FAILED = "PrometheusFailed"
+    PROMETHEUS_PARTIAL = "PrometheusPartial"
+    ROUTERS_NOT_SCRAPED = "RoutersNotScraped"
+    SERIES_UNUSABLE = "SeriesUnusable"
+    SERIES_STALE = "SeriesStale"
     INSUFFICIENT_COVERAGE = "InsufficientCoverage"
     FIGURES_IMPLAUSIBLE = "FiguresImplausible"
     NO_DATA_YET = "NoDataYet"
@@ -133,6 +141,44 @@ REASONS: dict[Reason, ReasonEntry] = {
     Reason.ROUTERS_READ: ReasonEntry((_C.METRICS_AVAILABLE,), "True", "The routers' counters are read."),
     Reason.ROUTERS_UNREACHABLE: ReasonEntry(
         (_C.METRICS_AVAILABLE,), "False", "No router answers; the last decision holds."
+    ),
+    Reason.PROMETHEUS_READ: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "True", "The routers' counters are read from Prometheus (source: Prometheus)."
+    ),
+    Reason.PROMETHEUS_UNREACHABLE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "Prometheus cannot be reached, or does not answer in time; the last decision holds.",
+    ),
+    Reason.PROMETHEUS_UNAUTHORIZED: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "Prometheus asks for credentials or refuses them, or their file cannot be read; the last decision holds.",
+    ),
+    Reason.PROMETHEUS_FAILED: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "Prometheus answers with an error, or what answers there is no Prometheus; the last decision holds.",
+    ),
+    Reason.PROMETHEUS_PARTIAL: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "Prometheus warns that parts of its answer are missing; the last decision holds.",
+    ),
+    Reason.ROUTERS_NOT_SCRAPED: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "Prometheus has no series of these routers: nothing scrapes them, or labels `namespace` and `pod` are missing.",
+    ),
+    Reason.SERIES_UNUSABLE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "Prometheus has the routers' series, and what is dropped or renamed on the way keeps them from being used.",
+    ),
+    Reason.SERIES_STALE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "False",
+        "The newest samples that Prometheus has of the routers are too old; the last decision holds.",
     ),
     Reason.INSUFFICIENT_COVERAGE: ReasonEntry(
         (_C.METRICS_AVAILABLE,), "False", "Too few answers carry figures to decide by; the last decision holds."
