@@ -105,6 +105,37 @@ def without(path: str) -> Document:
 HEADER = {"header": {"name": "x-route", "value": "code"}}
 VOLUME = {"hostPath": {"path": "/srv/models"}}
 
+EXTERNAL: Document = {
+    "apiVersion": "specfleet.dev/v1alpha1",
+    "kind": "SpecDeployment",
+    "metadata": {"name": "assistant", "namespace": "default"},
+    "spec": {
+        "engine": {"type": "vLLM"},
+        "pools": {
+            "strategy": "External",
+            "external": {"speculative": {"service": "llama-eagle"}, "baseline": {"service": "llama"}},
+        },
+        "policy": {"minAcceptancePercent": 30},
+    },
+}
+
+
+def external(**paths: Any) -> Document:
+    """The valid document of External pools with fields set by path; `__` stands for a dot, numbers for list items."""
+    document = copy.deepcopy(EXTERNAL)
+    for path, value in paths.items():
+        *parents, last = path.split("__")
+        node: Any = document["spec"]
+        for part in parents:
+            node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
+        node[last] = value
+    return document
+
+
+DRAFT = {"name": "eagle", "mode": "EAGLE3", "tokens": 3}
+TARGET = {"model": "meta-llama/Llama-3.1-8B-Instruct"}
+ALIASES = [{"name": "code", "match": [{"model": "code"}]}, {"name": "rest"}]
+
 BROKEN_RULES: dict[str, tuple[Document, str]] = {
     "name too long": (changed("metadata.name", "a" * 46), "at most 45 characters"),
     "name with a dot": (changed("metadata.name", "a.b"), "metadata.name must be a DNS label"),
@@ -189,6 +220,63 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
     ),
     "a block of hours": (changed("spec.policy.block", "2h"), "block must be 1s to 1h"),
     "a dwell of no time": (changed("spec.policy.dwell", "0s"), "dwell must be 1s to 24h"),
+    "rendered without a target": (without("spec.target"), "strategy Split needs the model to serve"),
+    "rendered without a draft": (changed("spec.drafts", []), "strategy Split needs one way to draft"),
+    "rendered SGLang": (changed("spec.engine.type", "SGLang"), "this release renders vLLM only"),
+    "a rendered mode that is not built": (changed("spec.drafts.0.mode", "EAGLE3"), "renders n-gram drafts only"),
+    "rendered without a size": (changed("spec.pools", {}), "strategy Split needs the size of the fleet"),
+    "Services with rendered pools": (
+        changed("spec.pools.external", {"baseline": {"service": "llama"}}),
+        "with strategy External, and only there",
+    ),
+    "External without Services": (external(pools={"strategy": "External"}), "with strategy External, and only there"),
+    "External with no side": (external(pools__external={}), "write the Service of at least one pool"),
+    "one Service for both pools": (
+        external(pools__external__baseline={"service": "llama-eagle", "port": 9000}),
+        "both pools name the same Service",
+    ),
+    "the router's own Service": (
+        external(pools__external__baseline={"service": "assistant"}),
+        "it would send requests to itself",
+    ),
+    "Enforce with one side": (
+        external(pools__external={"speculative": {"service": "llama-eagle"}}),
+        "with one External pool there is nowhere to move traffic to",
+    ),
+    "an alias without a served name": (external(routing={"routes": ALIASES}, target=TARGET), "need the name that"),
+    "External with replicas": (external(pools__replicas=2), "does not scale External pools: remove replicas"),
+    "External with minBaseline": (external(pools__minBaseline=1), "does not scale External pools: remove minBaseline"),
+    "External with an accelerator": (
+        external(pools__accelerator={"resource": "amd.com/gpu"}),
+        "does not start the pods of External pools: remove accelerator",
+    ),
+    "External with storage": (
+        external(pools__storage={"cache": {"persistentVolumeClaim": "c"}}),
+        "does not start the pods of External pools: remove storage",
+    ),
+    "External with a template": (
+        external(pools__template={"spec": {}}),
+        "does not start the pods of External pools: remove template",
+    ),
+    "External with an image": (external(engine__image="vllm/vllm-openai:v0.32.0"), "remove engine.image"),
+    "External with flags": (external(engine__args={"max-model-len": "8192"}), "remove engine.args"),
+    "External with verbatim flags": (external(engine__extraArgs=["--seed=1"]), "remove engine.extraArgs"),
+    "External with variables": (external(engine__env=[{"name": "A", "value": "1"}]), "remove engine.env"),
+    "External with a source": (external(target={**TARGET, "source": {"huggingFace": {}}}), "remove target.source"),
+    "External with parallelism": (
+        external(target={**TARGET, "parallelism": {"tensor": 2}}),
+        "remove target.parallelism",
+    ),
+    "External with draft keys": (external(drafts=[{**DRAFT, "args": {"a": "1"}}]), "remove drafts[0].args"),
+    "External with lossy drafts": (external(drafts=[{**DRAFT, "allowLossy": True}]), "remove drafts[0].allowLossy"),
+    "External with look-up lengths": (
+        external(drafts=[{**DRAFT, "ngram": {"minMatch": 3, "maxMatch": 4}}]),
+        "remove drafts[0].ngram",
+    ),
+    "a Prometheus with source Direct": (
+        changed("spec.metrics", {"prometheus": {"url": "http://prometheus:9090"}}),
+        "source Direct asks the routers",
+    ),
 }
 
 
@@ -223,7 +311,7 @@ REFUSED_FIELDS: dict[str, Document] = {
     "an unknown field": changed("spec.polcy", {}),
     "an unknown field deep down": changed("spec.routing.routes", [{"name": "a", "speculate": True}]),
     "an unknown engine": changed("spec.engine.type", "llama.cpp"),
-    "a mode that is not built": changed("spec.drafts.0.mode", "EAGLE3"),
+    "a mode that there is not": changed("spec.drafts.0.mode", "Oracle"),
     "a strategy that is not built": changed("spec.pools.strategy", "External"),
     "k of 0": changed("spec.drafts.0.tokens", 0),
     "k of 33": changed("spec.drafts.0.tokens", 33),
@@ -232,7 +320,6 @@ REFUSED_FIELDS: dict[str, Document] = {
     "101 percent": changed("spec.policy.minAcceptancePercent", 101),
     "one replica": changed("spec.pools.replicas", 1),
     "two drafts": changed("spec.drafts", [{"name": "a", "mode": "NGram"}, {"name": "b", "mode": "NGram"}]),
-    "no drafts": changed("spec.drafts", []),
     "a long route name": changed("spec.routing.routes", [{"name": "a" * 17}]),
     "a name with capitals": changed("spec.routing.routes", [{"name": "Chat"}]),
     "a duration in words": changed("spec.policy.block", "one minute"),
@@ -241,7 +328,12 @@ REFUSED_FIELDS: dict[str, Document] = {
     "a format twice": changed(
         "spec.routing.routes", [{"name": "a", "match": [{"responseFormat": ["text", "text"]}]}, {"name": "b"}]
     ),
-    "no target": without("spec.target"),
+    "an external Service that is no name": external(pools__external__baseline={"service": "a.b"}),
+    "an external port of 0": external(pools__external__baseline={"service": "a", "port": 0}),
+    "a Prometheus with a password": changed(
+        "spec.metrics", {"source": "Prometheus", "prometheus": {"url": "http://me:secret@prometheus:9090"}}
+    ),
+    "a Prometheus by file": changed("spec.metrics", {"source": "Prometheus", "prometheus": {"url": "file:///etc"}}),
     "no policy": without("spec.policy"),
     "no spec": without("spec"),
     "an unknown root field": changed("sepc", {}),
@@ -284,6 +376,21 @@ ACCEPTED: dict[str, Document] = {
             },
         },
     },
+    "External, the least": EXTERNAL,
+    "External with all that is asked for": external(
+        engine={"type": "SGLang", "version": "0.5.20"},
+        target={**TARGET, "servedName": "llama", "revision": "main"},
+        drafts=[DRAFT],
+        pools__external__speculative={"service": "llama-eagle", "port": 30000, "maxSequences": 48},
+        routing={"routes": ALIASES},
+    ),
+    "External with one side": external(
+        pools__external={"speculative": {"service": "llama-eagle"}}, policy={"enforcement": "Observe"}
+    ),
+    "Prometheus of the settings": changed("spec.metrics", {"source": "Prometheus"}),
+    "Prometheus of its own": changed(
+        "spec.metrics", {"source": "Prometheus", "prometheus": {"url": "https://prometheus.monitoring:9090/prom"}}
+    ),
     "a template of any form": changed("spec.pools.template", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
     "32 routes": changed(
         "spec.routing.routes",

@@ -11,9 +11,10 @@ from specfleet.api.base import Model, Rule, rules
 
 
 class EngineType(StrEnum):
-    """Serving engines that this release renders."""
+    """Serving engines. vLLM is rendered too; SGLang is taken as it runs, in External pools."""
 
     VLLM = "vLLM"
+    SGLANG = "SGLang"
 
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
@@ -83,8 +84,8 @@ class Engine(Model):
         Annotated[str, StringConstraints(pattern=r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([-+.a-z0-9]*)?$", max_length=64)] | None
     ) = Field(
         None,
-        description="Engine release, such as 0.32.0. "
-        "Required where the image tag is no release (latest, nightly, a digest).",
+        description="Engine release, such as 0.32.0. Required where the image tag is no release (latest, nightly, a "
+        "digest). With External pools: only where it cannot be read from the pods.",
     )
     image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^[^\s]+$")] | None = Field(
         None, description="Engine image. Default: the engine's public image of that version."

@@ -17,6 +17,13 @@ class DraftMode(StrEnum):
     """How draft tokens are made."""
 
     NGRAM = "NGram"
+    SUFFIX = "Suffix"
+    DRAFT_MODEL = "DraftModel"
+    MEDUSA = "Medusa"
+    EAGLE = "EAGLE"
+    EAGLE3 = "EAGLE3"
+    MTP = "MTP"
+    DFLASH = "DFlash"
 
 
 class SecretKeyRef(Model):
@@ -150,7 +157,8 @@ class Draft(Model):
         json_schema_extra=rules(
             Rule(
                 "!has(self.model)",
-                "mode NGram drafts from the prompt and takes no draft model: remove model",
+                "mode NGram drafts from the prompt and takes no draft model: remove model; the draft model of External "
+                "pools is what their pods were started with",
                 ".model",
             ),
         )
@@ -164,9 +172,16 @@ class Draft(Model):
             )
         ),
     )
-    mode: DraftMode = Field(description="How draft tokens are made.")
+    mode: DraftMode = Field(
+        description="How draft tokens are made. Rendered pools: NGram. External pools: what their engines do."
+    )
     model: ModelId | None = Field(None, description="Draft checkpoint. Mode NGram takes none: a value is refused.")
-    tokens: int = Field(4, ge=1, le=32, description="k, the tokens drafted a round.")
+    tokens: int = Field(
+        4,
+        ge=1,
+        le=32,
+        description="k, the tokens drafted a round. With External pools: only where it cannot be read from the pods.",
+    )
     ngram: NgramOptions = Field(default_factory=NgramOptions)
     args: dict[FlagName, FlagValue] = Field(
         default_factory=dict,

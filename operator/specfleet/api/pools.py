@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from enum import StrEnum
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, StringConstraints
 
 from specfleet.api.base import Model, Rule, rules
 from specfleet.api.engine import ObjectName
+
+
+class Strategy(StrEnum):
+    """Who runs the engine pods."""
+
+    SPLIT = "Split"
+    EXTERNAL = "External"
 
 
 class Accelerator(Model):
@@ -31,20 +39,85 @@ class Storage(Model):
     cache: CacheVolume | None = None
 
 
+class ExternalService(Model):
+    """A Service in the same namespace whose pods serve one pool; specfleet changes neither."""
+
+    service: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=63)] = Field(
+        description="Name of the Service. Headless, each pod is balanced and checked on its own; with a cluster IP the "
+        "node's proxy picks the pod.",
+    )
+    port: int = Field(8000, ge=1, le=65535, description="Port of the Service.")
+    max_sequences: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Requests that one pod runs at once; only where it cannot be read from the pods.",
+    )
+
+
+class External(Model):
+    """The Services of External pools; one of the two may be missing, to see figures first."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "has(self.speculative) || has(self.baseline)",
+                "write the Service of at least one pool: speculative {service, port} or baseline {service, port}",
+            ),
+            Rule(
+                "!has(self.speculative) || !has(self.baseline) || self.speculative.service != self.baseline.service",
+                "both pools name the same Service, and requests would reach pods of both kinds: write a Service for "
+                "each pool, or only speculative, to see figures first",
+                ".baseline.service",
+            ),
+        )
+    )
+    speculative: ExternalService | None = Field(None, description="Pods that run with speculation.")
+    baseline: ExternalService | None = Field(None, description="Pods that run without.")
+
+
+def _only_split(field: str, given: str, why: str) -> Rule:
+    return Rule(f"self.strategy != 'External' || !({given})", f"{why}: remove {field}", f".{field}")
+
+
+_NOT_SCALED = "specfleet does not scale External pools"
+_NOT_STARTED = "specfleet does not start the pods of External pools"
+
+
 class Pools(Model):
     """The engine pods: one pool without speculation, one with."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule(
-                "!has(self.minBaseline) || self.minBaseline < self.replicas",
+                "!has(self.minBaseline) || !has(self.replicas) || self.minBaseline < self.replicas",
                 "minBaseline must leave at least one replica for speculation: lower it or raise replicas",
                 ".minBaseline",
-            )
+            ),
+            Rule(
+                "self.strategy == 'External' || has(self.replicas)",
+                "strategy Split needs the size of the fleet: write replicas, for instance 2",
+                ".replicas",
+            ),
+            Rule(
+                "(self.strategy == 'External') == has(self.external)",
+                "write external {speculative: {service, port}, baseline: {service, port}} with strategy External, and "
+                "only there",
+                ".external",
+            ),
+            _only_split("replicas", "has(self.replicas)", _NOT_SCALED),
+            _only_split("minBaseline", "has(self.minBaseline)", _NOT_SCALED),
+            _only_split("accelerator", "self.accelerator.resource != 'nvidia.com/gpu'", _NOT_STARTED),
+            _only_split("storage", "has(self.storage)", _NOT_STARTED),
+            _only_split("template", "has(self.template)", _NOT_STARTED),
         )
     )
-    strategy: Literal["Split"] = Field("Split", description="Split: both pools are rendered.")
-    replicas: int = Field(ge=2, le=1000, description="The whole fleet; specfleet divides it.")
+    strategy: Strategy = Field(
+        Strategy.SPLIT,
+        description="Split: specfleet runs both pools. External: two Services that exist already; specfleet runs the "
+        "router only.",
+    )
+    replicas: int | None = Field(None, ge=2, le=1000, description="The whole fleet; specfleet divides it. Split only.")
     min_baseline: int | None = Field(
         None, ge=1, le=999, description="Replicas without speculation. Default: half of replicas, rounded down."
     )
@@ -56,13 +129,25 @@ class Pools(Model):
         "The engine container is named engine.",
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
+    external: External | None = Field(None, description="Where the pools are, with strategy External.")
+
+    @property
+    def size(self) -> int:
+        """Replicas of the whole fleet.
+
+        Raises:
+            ValueError: External pools, whose size is not specfleet's.
+        """
+        if self.replicas is None:
+            raise ValueError("External pools have no replicas of specfleet's: ask the cluster for their pods")
+        return self.replicas
 
     @property
     def baseline_replicas(self) -> int:
-        """Replicas of the baseline pool."""
-        return self.min_baseline if self.min_baseline is not None else self.replicas // 2
+        """Replicas of the baseline pool. Raises ValueError for External pools."""
+        return self.min_baseline if self.min_baseline is not None else self.size // 2
 
     @property
     def speculative_replicas(self) -> int:
-        """Replicas of the speculative pool."""
-        return self.replicas - self.baseline_replicas
+        """Replicas of the speculative pool. Raises ValueError for External pools."""
+        return self.size - self.baseline_replicas

@@ -27,6 +27,14 @@ NAME_RULES = (
         "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         "metadata.name must be a DNS label that begins with a letter (a-z, 0-9, '-'): it is the name of a Service",
     ),
+    Rule(
+        "!has(self.spec.pools.external) || "
+        "((!has(self.spec.pools.external.speculative) || self.spec.pools.external.speculative.service != "
+        "self.metadata.name) && (!has(self.spec.pools.external.baseline) || "
+        "self.spec.pools.external.baseline.service != self.metadata.name))",
+        "the router's own Service has the SpecDeployment's name, so that it would send requests to itself: give the "
+        "SpecDeployment another metadata.name than an external Service",
+    ),
 )
 
 _KEPT = (

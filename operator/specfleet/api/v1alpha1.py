@@ -21,6 +21,7 @@ from specfleet.api.engine import (
     KeySelector,
     ResourceFieldSelector,
 )
+from specfleet.api.metrics import Metrics, MetricsSource, PrometheusSource
 from specfleet.api.models import (
     RESERVED_DRAFT_NAMES,
     Draft,
@@ -35,7 +36,7 @@ from specfleet.api.models import (
     Target,
 )
 from specfleet.api.policy import BreakEven, Enforcement, Exploration, Initial, Policy
-from specfleet.api.pools import Accelerator, CacheVolume, Pools, Storage
+from specfleet.api.pools import Accelerator, CacheVolume, External, ExternalService, Pools, Storage, Strategy
 from specfleet.api.routing import HeaderMatch, Route, RouteMatch, RoutePolicy, Routing, Speculation
 
 __all__ = [
@@ -60,6 +61,8 @@ __all__ = [
     "EnvVar",
     "EnvVarSource",
     "Exploration",
+    "External",
+    "ExternalService",
     "FieldSelector",
     "HeaderMatch",
     "HostPathSource",
@@ -67,11 +70,14 @@ __all__ = [
     "Initial",
     "KeySelector",
     "Metadata",
+    "Metrics",
+    "MetricsSource",
     "NgramOptions",
     "Parallelism",
     "PersistentVolumeClaimSource",
     "Policy",
     "Pools",
+    "PrometheusSource",
     "ResourceFieldSelector",
     "Route",
     "RouteMatch",
@@ -83,6 +89,7 @@ __all__ = [
     "SpecDeploymentSpec",
     "Speculation",
     "Storage",
+    "Strategy",
     "Target",
 ]
 
@@ -97,13 +104,80 @@ CATEGORIES = ("specfleet",)
 MAX_NAME = 45
 
 
+_EXTERNAL = "self.pools.strategy == 'External'"
+_TWO_SIDED = "has(self.pools.external) && has(self.pools.external.speculative) && has(self.pools.external.baseline)"
+
+
+def _only_split(field: str, given: str, why: str) -> Rule:
+    return Rule(f"!({_EXTERNAL}) || !({given})", f"{why}: remove {field}", f".{field.split('[')[0]}")
+
+
+_RUNNING = "specfleet starts no engine of External pools"
+
+_EXTERNAL_RULES = (
+    Rule(
+        f"{_EXTERNAL} || has(self.target)",
+        "strategy Split needs the model to serve: write target.model",
+        ".target",
+    ),
+    Rule(
+        f"{_EXTERNAL} || (has(self.drafts) && size(self.drafts) == 1)",
+        "strategy Split needs one way to draft: write drafts: [{name: ngram, mode: NGram}]",
+        ".drafts",
+    ),
+    Rule(
+        f"{_EXTERNAL} || self.engine.type == 'vLLM'",
+        "this release renders vLLM only: write engine.type: vLLM, or pools.strategy: External for SGLang pods that run "
+        "already",
+        ".engine.type",
+    ),
+    Rule(
+        f"{_EXTERNAL} || !has(self.drafts) || self.drafts.all(d, d.mode == 'NGram')",
+        "this release renders n-gram drafts only: write mode: NGram, or pools.strategy: External for engines that run "
+        "already",
+        ".drafts",
+    ),
+    _only_split("engine.image", "has(self.engine.image)", _RUNNING),
+    _only_split("engine.args", "has(self.engine.args)", _RUNNING),
+    _only_split("engine.extraArgs", "has(self.engine.extraArgs)", _RUNNING),
+    _only_split("engine.env", "has(self.engine.env)", _RUNNING),
+    _only_split("target.source", "has(self.target) && has(self.target.source)", _RUNNING),
+    _only_split(
+        "target.parallelism",
+        "has(self.target) && (self.target.parallelism.tensor != 1 || self.target.parallelism.pipeline != 1 || "
+        "self.target.parallelism.data != 1)",
+        _RUNNING,
+    ),
+    _only_split("drafts[0].args", "has(self.drafts) && self.drafts.exists(d, has(d.args))", _RUNNING),
+    _only_split("drafts[0].allowLossy", "has(self.drafts) && self.drafts.exists(d, d.allowLossy)", _RUNNING),
+    _only_split(
+        "drafts[0].ngram",
+        "has(self.drafts) && self.drafts.exists(d, d.ngram.minMatch != 2 || d.ngram.maxMatch != 4)",
+        _RUNNING,
+    ),
+    Rule(
+        f"!({_EXTERNAL}) || (has(self.target) && has(self.target.servedName)) || "
+        "self.routing.routes.all(r, !has(r.match) || r.match.all(m, !has(m.model)))",
+        "routes that match a model alias need the name that the engines serve, to which the router rewrites it: write "
+        "target {model, servedName}",
+        ".target",
+    ),
+    Rule(
+        f"!({_EXTERNAL}) || ({_TWO_SIDED}) || self.policy.enforcement == 'Observe'",
+        "with one External pool there is nowhere to move traffic to: write enforcement: Observe, or the other pool's "
+        "Service in pools.external",
+        ".policy.enforcement",
+    ),
+)
+
+
 class SpecDeploymentSpec(Model):
     """The desired state of a speculative serving fleet."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule(
-                "has(self.engine.version) || has(self.engine.image)",
+                f"{_EXTERNAL} || has(self.engine.version) || has(self.engine.image)",
                 'write engine.version, for instance "0.32.0", or an engine.image with a release tag',
                 ".engine",
             ),
@@ -117,24 +191,45 @@ class SpecDeploymentSpec(Model):
                 'policy.breakEven {source: Fixed, tokensPerStep: "1.60"}, or enforcement: Observe',
                 ".policy",
             ),
+            *_EXTERNAL_RULES,
         )
     )
     engine: Engine
-    target: Target
+    target: Target | None = Field(None, description="The model that answers. Optional with External pools.")
     drafts: list[Draft] = Field(
-        min_length=1,
+        default_factory=list,
         max_length=1,
-        description="Ways to draft tokens; one entry in this version.",
+        description="Ways to draft tokens; one entry in this version, optional with External pools.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     pools: Pools
     routing: Routing = Field(default_factory=Routing)
     policy: Policy
+    metrics: Metrics = Field(default_factory=Metrics)
+
+    @property
+    def external(self) -> External | None:
+        """The Services of External pools; None where specfleet runs the pools itself."""
+        return self.pools.external
 
     @property
     def draft(self) -> Draft:
-        """The one draft."""
-        return self.drafts[0]
+        """The one draft. External pools need none: it is then one named `speculative`, of which only the name holds."""
+        return self.drafts[0] if self.drafts else _UNDECLARED
+
+    @property
+    def rendered_target(self) -> Target:
+        """The target of pools that specfleet runs.
+
+        Raises:
+            ValueError: there is none, which only External pools may have.
+        """
+        if self.target is None:
+            raise ValueError("the pools are External and name no target")
+        return self.target
+
+
+_UNDECLARED = Draft(name="speculative", mode=DraftMode.NGRAM)
 
 
 class Metadata(Model):
@@ -177,5 +272,8 @@ class SpecDeployment(Model):
 
     @property
     def served_name(self) -> str:
-        """The model name that clients send."""
-        return self.spec.target.served_name or self.metadata.name
+        """The model name that clients send; "" where it is whatever the engines of External pools serve."""
+        target = self.spec.target
+        if target is not None and target.served_name is not None:
+            return target.served_name
+        return "" if self.spec.external is not None else self.metadata.name

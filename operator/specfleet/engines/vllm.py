@@ -61,7 +61,7 @@ class VLLM:
         version, _ = _release(spec)
         assert version is not None
         max_sequences = _max_sequences(spec, Minor.of(version))
-        parallelism = spec.target.parallelism
+        parallelism = spec.rendered_target.parallelism
         return EngineFacts(
             release=str(version),
             image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version.public}",
@@ -74,7 +74,7 @@ class VLLM:
             readiness=ProbeFact(HEALTH_PATH, period_seconds=5, timeout_seconds=5, failure_threshold=3),
             liveness=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
             shared_memory=True,
-            model_mount=spec.target.model if spec.target.model.startswith("/") else None,
+            model_mount=spec.rendered_target.model if spec.rendered_target.model.startswith("/") else None,
             cache_mount=CACHE_MOUNT,
             accelerators=parallelism.tensor * parallelism.pipeline * parallelism.data,
             max_sequences=max_sequences,
@@ -157,7 +157,7 @@ def _full_version(spec: SpecDeploymentSpec, version: Version) -> Iterator[Findin
 
 
 def _parallelism_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
-    if spec.target.parallelism.pipeline > 1:
+    if spec.rendered_target.parallelism.pipeline > 1:
         yield warning(
             FindingReason.UNTESTED_COMBINATION,
             "spec.target.parallelism.pipeline",
@@ -176,7 +176,8 @@ def _max_sequences(spec: SpecDeploymentSpec, release: Minor) -> int:
 
 def _args(deployment: SpecDeployment, max_sequences: int, speculative: bool) -> tuple[str, ...]:
     spec = deployment.spec
-    target, parallelism = spec.target, spec.target.parallelism
+    target = spec.rendered_target
+    parallelism = target.parallelism
     args = [
         target.model,
         f"--served-model-name={deployment.served_name}",
@@ -226,7 +227,7 @@ def _env(spec: SpecDeploymentSpec) -> Iterator[EnvFact]:
     if spec.pools.storage.cache is not None:
         yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
         yield EnvFact("VLLM_CACHE_ROOT", f"{CACHE_MOUNT}/vllm")
-    source = spec.target.source
+    source = spec.rendered_target.source
     if source is not None and source.hugging_face is not None:
         token = source.hugging_face.token_secret_ref
         if token is not None:

@@ -152,7 +152,7 @@ def sequences(text: str | None) -> int | None:
 
 def env_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
     """Variables that specfleet sets itself or relies on."""
-    source = spec.target.source
+    source = spec.rendered_target.source
     has_token = source is not None and source.hugging_face is not None and source.hugging_face.token_secret_ref
     for variable in spec.engine.env:
         path = f"spec.engine.env[{variable.name}]"
@@ -219,7 +219,7 @@ def _key_findings(
 
 
 def _schedule_findings(value: object, draft: Draft, spec: SpecDeploymentSpec, path: str) -> Iterator[Finding]:
-    if spec.target.parallelism.data > 1:
+    if spec.rendered_target.parallelism.data > 1:
         yield error(
             FindingReason.INVALID_DRAFT_ARG,
             path,

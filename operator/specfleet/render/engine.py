@@ -91,7 +91,7 @@ def _volumes(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
     volumes: list[Manifest] = []
     if facts.shared_memory:
         volumes.append({"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}})
-    source = spec.target.source
+    source = spec.rendered_target.source
     if source is not None and source.persistent_volume_claim is not None:
         claim = source.persistent_volume_claim.claim_name
         volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": {"claimName": claim}})
@@ -110,7 +110,7 @@ def _mounts(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
         mounts.append({"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_PATH})
     if facts.model_mount is not None:
         mount: Manifest = {"name": MODEL_VOLUME, "mountPath": facts.model_mount, "readOnly": True}
-        source = spec.target.source
+        source = spec.rendered_target.source
         if source is not None and source.persistent_volume_claim is not None and source.persistent_volume_claim.path:
             mount["subPath"] = source.persistent_volume_claim.path
         mounts.append(mount)

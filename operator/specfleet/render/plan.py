@@ -64,8 +64,8 @@ def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> PoolPlan
         host=pool_object(deployment.name, pool),
         port=facts.port,
         health_path=facts.health_path,
-        max_requests=requests_per_router(facts.max_sequences, deployment.spec.pools.replicas),
-        revision=deployment.spec.target.revision or "",
+        max_requests=requests_per_router(facts.max_sequences, deployment.spec.pools.size),
+        revision=deployment.spec.rendered_target.revision or "",
     )
 
 

@@ -120,7 +120,7 @@ def _envoy(settings: OperatorSettings) -> Manifest:
             {"name": "http", "containerPort": process.DATA_PORT, "protocol": "TCP"},
             {"name": "read", "containerPort": process.READ_PORT, "protocol": "TCP"},
         ],
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+        "resources": {"requests": {"cpu": "250m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
         "startupProbe": get(process.READY_PATH, 1, 120),
         "readinessProbe": get(process.READY_PATH, 2, 2),
         "livenessProbe": get(process.LIVE_PATH, 10, 6),

@@ -205,7 +205,7 @@ def _container_findings(
             yield error(
                 FindingReason.OWNED_TEMPLATE_FIELD, f"{path}.env[{index}]", f"{name} is not yours to set: {why}"
             )
-    owned = {SHARED_MEMORY_PATH, deployment.spec.target.model, facts.cache_mount if facts is not None else ""}
+    owned = {SHARED_MEMORY_PATH, deployment.spec.rendered_target.model, facts.cache_mount if facts is not None else ""}
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if str(mount["mountPath"]).rstrip("/") in owned:
             yield error(

@@ -18,6 +18,8 @@ _RESERVED_MOUNTS = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "
 
 def validate(deployment: SpecDeployment, settings: OperatorSettings) -> list[Finding]:
     """Findings about an object that passed the schema, in the order of the spec; errors keep it from being rendered."""
+    if deployment.spec.external is not None:
+        return [*_route_findings(deployment), *_policy_findings(deployment)]
     engine = engine_module(deployment.spec.engine.type)
     found = engine.check(deployment)
     facts = None if errors(found) else engine.facts(deployment, speculative=True)
@@ -39,7 +41,7 @@ def validate_document(
 
 
 def _source_findings(deployment: SpecDeployment, settings: OperatorSettings) -> Iterator[Finding]:
-    target = deployment.spec.target
+    target = deployment.spec.rendered_target
     if target.model.startswith("/"):
         first = "/" + target.model.strip("/").split("/")[0]
         if first in _RESERVED_MOUNTS or first == "/":

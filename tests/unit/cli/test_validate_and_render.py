@@ -67,7 +67,7 @@ def test_what_is_right_says_nothing_and_ends_with_0() -> None:
     ("document", "reason", "path"),
     [
         (changed(polcy={}), "UnknownField", "spec.polcy"),
-        (changed(pools={}), "MissingField", "spec.pools.replicas"),
+        (changed(pools={}), "RuleViolated", "spec.pools.replicas"),
         (changed(pools={"replicas": "two"}), "InvalidValue", "spec.pools.replicas"),
         (changed(policy={}), "RuleViolated", "spec.policy"),
         (changed(target={"model": "https://huggingface.co/a/b"}), "RuleViolated", "spec.target.model"),
