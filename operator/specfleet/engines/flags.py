@@ -59,6 +59,7 @@ class Given:
         candidates: full spellings that an ambiguous one could stand for.
         path: where it stands in the object.
         member: what follows the dot of a dotted key: the value is only that member of the flag's JSON.
+        values: the words of a value that stands behind the flag; empty where it follows `=`.
     """
 
     flag: Flag | Unresolved
@@ -68,6 +69,7 @@ class Given:
     candidates: tuple[str, ...]
     path: str
     member: str = ""
+    values: tuple[str, ...] = ()
 
     @property
     def switched_off(self) -> bool:
@@ -81,6 +83,7 @@ class Stray:
 
     path: str
     message: str
+    word: str = ""
 
 
 class FlagTable:
@@ -133,7 +136,7 @@ class FlagTable:
             word, place = words[index], f"{path}[{index}]"
             index += 1
             if not _is_flag(word):
-                yield Stray(place, f"{word!r} belongs to no flag: write it behind the flag, as --flag=value")
+                yield Stray(place, f"{word!r} belongs to no flag: write it behind the flag, as --flag=value", word)
                 continue
             given = self.given(word, place)
             arity = given.flag.arity if isinstance(given.flag, Flag) else Arity.OPTIONAL
@@ -144,7 +147,7 @@ class FlagTable:
                 values.append(words[index])
                 index += 1
             if values:
-                given = replace(given, value=" ".join(values))
+                given = replace(given, value=" ".join(values), values=tuple(values))
             yield given
 
 
