@@ -78,6 +78,21 @@ class Reason(StrEnum):
     SPECULATIVE_POOL_NOT_READY = "SpeculativePoolNotReady"
     ROOM_TO_MOVE = "RoomToMove"
     NO_ROOM_TO_MOVE = "NoRoomToMove"
+    SERVICE_NOT_FOUND = "ServiceNotFound"
+    SERVICE_PORT_NOT_FOUND = "ServicePortNotFound"
+    SERVICE_WITHOUT_ENDPOINTS = "ServiceWithoutEndpoints"
+    SERVICE_NOT_USABLE = "ServiceNotUsable"
+    ENDPOINTS_NOT_READABLE = "EndpointsNotReadable"
+    POOLS_OVERLAP = "PoolsOverlap"
+    MIXED_PODS = "MixedPods"
+    POOLS_SWAPPED = "PoolsSwapped"
+    PODS_DO_NOT_SPECULATE = "PodsDoNotSpeculate"
+    BASELINE_SPECULATES = "BaselineSpeculates"
+    ENGINE_COUNTERS_READ = "EngineCountersRead"
+    ENGINE_METRICS_UNREADABLE = "EngineMetricsUnreadable"
+    ENGINE_METRICS_LOCKED = "EngineMetricsLocked"
+    ENGINE_COUNTS_NOTHING = "EngineCountsNothing"
+    CAPACITY_UNKNOWN = "CapacityUnknown"
     SWITCHING = "Switching"
     SETTLED = "Settled"
 
@@ -197,6 +212,59 @@ REASONS: dict[Reason, ReasonEntry] = {
     Reason.ROOM_TO_MOVE: ReasonEntry((_C.CAPACITY_SUFFICIENT,), "True", "Decisions can be carried out."),
     Reason.NO_ROOM_TO_MOVE: ReasonEntry(
         (_C.CAPACITY_SUFFICIENT,), "False", "A switch waits: the other pool cannot take the route's traffic now."
+    ),
+    Reason.SERVICE_NOT_FOUND: ReasonEntry(
+        (_C.READY,), "False", "A Service that pools.external names does not exist; the other pool serves."
+    ),
+    Reason.SERVICE_PORT_NOT_FOUND: ReasonEntry(
+        (_C.READY,), "False", "A Service that pools.external names has no such port; the message lists those it has."
+    ),
+    Reason.SERVICE_WITHOUT_ENDPOINTS: ReasonEntry(
+        (_C.READY,), "False", "A Service that pools.external names selects no pod; the other pool serves."
+    ),
+    Reason.SERVICE_NOT_USABLE: ReasonEntry(
+        (_C.STALLED, _C.READY),
+        "True, False",
+        "A Service of pools.external leads elsewhere than to engine pods.",
+    ),
+    Reason.ENDPOINTS_NOT_READABLE: ReasonEntry(
+        (_C.READY,), "False", "The operator may not read the Services, endpoints or pods of External pools."
+    ),
+    Reason.POOLS_OVERLAP: ReasonEntry(
+        (_C.STALLED, _C.READY),
+        "True, False",
+        "Both Services of External pools select one pod; nothing is decided.",
+    ),
+    Reason.MIXED_PODS: ReasonEntry(
+        (_C.STALLED, _C.READY),
+        "True, False",
+        "One Service selects pods that speculate and pods that do not; nothing is decided.",
+    ),
+    Reason.POOLS_SWAPPED: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "The two Services are each other's; nothing is decided."
+    ),
+    Reason.PODS_DO_NOT_SPECULATE: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "The pods of the speculative Service do not speculate."
+    ),
+    Reason.BASELINE_SPECULATES: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "The pods of the baseline Service speculate."
+    ),
+    Reason.ENGINE_COUNTERS_READ: ReasonEntry(
+        (_C.METRICS_AVAILABLE,),
+        "True",
+        "The engines' own counters are read, since their answers carry no figures: all routes are decided together.",
+    ),
+    Reason.ENGINE_METRICS_UNREADABLE: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "False", "Decisions rest on the engines' counters, and their metrics cannot be read."
+    ),
+    Reason.ENGINE_METRICS_LOCKED: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "False", "Decisions rest on the engines' counters, and their metrics want a key."
+    ),
+    Reason.ENGINE_COUNTS_NOTHING: ReasonEntry(
+        (_C.METRICS_AVAILABLE,), "False", "The engine counts nothing from which acceptance could be told."
+    ),
+    Reason.CAPACITY_UNKNOWN: ReasonEntry(
+        (_C.CAPACITY_SUFFICIENT,), "False", "How many requests a pod runs at once is not known; nothing moves there."
     ),
     Reason.SWITCHING: ReasonEntry((_C.MOVING,), "True", "Routers are taking over new weights."),
     Reason.SETTLED: ReasonEntry((_C.MOVING,), "False", "Every router serves what was decided."),

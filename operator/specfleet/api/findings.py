@@ -47,6 +47,8 @@ class FindingReason(StrEnum):
     UNREACHABLE_ROUTE = "UnreachableRoute"
     UNUSED_FIELD = "UnusedField"
     NOTHING_TO_WATCH = "NothingToWatch"
+    SERVICE_HAS_CLUSTER_IP = "ServiceHasClusterIp"
+    ARGUMENTS_UNREADABLE = "ArgumentsUnreadable"
 
 
 FINDING_SENTENCES: dict[FindingReason, str] = {
@@ -81,6 +83,8 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
     FindingReason.UNUSED_FIELD: "The field has no effect beside another one.",
     FindingReason.NOTHING_TO_WATCH: "Routes begin in baseline, nothing goes to speculation: nothing to decide by.",
+    FindingReason.SERVICE_HAS_CLUSTER_IP: "Behind a cluster IP the node's proxy picks the pod, not the router.",
+    FindingReason.ARGUMENTS_UNREADABLE: "Engine arguments are hidden in a script: the spec has to say what they do.",
 }
 
 

@@ -22,6 +22,7 @@ class Hold(StrEnum):
     ROLLOUT_IN_PROGRESS = "RolloutInProgress"
     NO_READY_PODS = "NoReadyPods"
     ROUTES_REJECTED = "RoutesRejected"
+    POOLS_UNFIT = "PoolsUnfit"
 
 
 class Reason(StrEnum):
@@ -43,6 +44,7 @@ class Reason(StrEnum):
     ROLLOUT_IN_PROGRESS = "RolloutInProgress"
     NO_READY_PODS = "NoReadyPods"
     ROUTES_REJECTED = "RoutesRejected"
+    POOLS_UNFIT = "PoolsUnfit"
 
 
 SENTENCES: dict[Reason, str] = {
@@ -62,4 +64,5 @@ SENTENCES: dict[Reason, str] = {
     Reason.ROLLOUT_IN_PROGRESS: "The pools are being rolled to a new template; evidence waits until all pods carry it.",
     Reason.NO_READY_PODS: "The pool that the route should be served by has no ready pod; traffic stays elsewhere.",
     Reason.ROUTES_REJECTED: "A router refused the last routing files; nothing moves until they are served.",
+    Reason.POOLS_UNFIT: "The External pools are not one with speculation and one without; the last decision stands.",
 }
