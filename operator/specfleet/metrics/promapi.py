@@ -73,7 +73,7 @@ class PromApi:
     """Queries of one server over one session; a context manager. All methods block, and raise PrometheusError."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        # Imported here: it costs 25 MiB, and an operator that reads its routers directly has no use for it.
+        # Imported where it is used: without kopf, which brings most of it along, it costs 20 MiB and 0.2 s.
         from prometheus_api_client import PrometheusConnect
         from urllib3.util.retry import Retry
 

@@ -1,0 +1,166 @@
+"""The routers' counters as Prometheus keeps them: how to select them, and back to samples of each router. Pure.
+
+A selector with a range gives raw samples with the times at which they were scraped. What belongs together is told by
+equal times: one scrape gives all of a router's counters one time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specfleet.routing import names
+from specfleet.routing.counters import RouteRow, RouterSample
+
+FIGURES = ("decode_tokens", "accepted", "drafted", "measured")
+"""A router counts these four together: a row that has some and not all has lost some on the way."""
+REQUESTS = "requests"
+ACTIVE = "active"
+RAW_PREFIX = "envoy_specfleet_"
+"""What Envoy puts before the name of a counter."""
+PREFIX = "specfleet_"
+"""What is left of it after the relabelling of the PodMonitor and of docs/operations/prometheus.md."""
+RAW_UPTIME = "envoy_server_uptime"
+UPTIME = "specfleet_router_uptime"
+
+_COUNTED = (*FIGURES, REQUESTS, ACTIVE)
+_SERIES = frozenset({"__name__", "namespace", "pod", "route", "pool", "intended", "code", "flags", "phase"})
+_NO_COUNT = -1
+"""Stands for a value that is no count, which the data rules then report and leave out."""
+
+Router = tuple[str, str]  # namespace and pod
+_Row = tuple[str, str, str]  # route, pool that answered, intended pool
+
+
+@dataclass(frozen=True)
+class Scraped:
+    """What Prometheus has of one router: samples, oldest first, and why there are none or why rows are missing."""
+
+    samples: tuple[RouterSample, ...]
+    problem: str | None = None
+
+
+def selector(namespaces: Iterable[str], deployments: Iterable[str], window_seconds: float) -> str:
+    """PromQL for all that decisions need of the routers of these SpecDeployments, by namespace and pod name.
+
+    It takes the cross product of both: a SpecDeployment of one of the names in another of the namespaces comes along.
+    """
+    wanted = [*(f"{prefix}{name}" for prefix in (PREFIX, RAW_PREFIX) for name in _COUNTED), UPTIME, RAW_UPTIME]
+    matchers = (
+        f'__name__=~"{"|".join(wanted)}"',
+        f'namespace=~"{"|".join(sorted(set(namespaces)))}"',
+        f'pod=~"({"|".join(sorted(set(deployments)))})-router-.+"',
+        # Only what was meant for speculation and ended well; what has no such label passes.
+        f'intended!="{names.BASELINE}"',
+        'code=~"(2..)?"',
+        'flags=~"-?"',
+    )
+    return f"{{{','.join(matchers)}}}[{math.ceil(window_seconds)}s]"
+
+
+def scraped(series: Iterable[Mapping[str, Any]]) -> dict[Router, Scraped]:
+    """The samples of each router in an answer to `selector`.
+
+    A router that is scraped by two jobs, or whose samples two replicas of Prometheus have, comes several times with
+    different further labels; that with the newest sample is taken, and nothing is added up.
+    """
+    origins: dict[Router, dict[frozenset[tuple[str, str]], _Origin]] = defaultdict(lambda: defaultdict(_Origin))
+    for one in series:
+        labels = one["metric"]
+        further = frozenset((name, value) for name, value in labels.items() if name not in _SERIES)
+        origins[labels.get("namespace", ""), labels.get("pod", "")][further].add(labels, one["values"])
+    return {router: max(found.values(), key=_Origin.newest).read() for router, found in origins.items()}
+
+
+class _Origin:
+    """The series of one router that share their further labels: those of one scrape job, in one Prometheus."""
+
+    def __init__(self) -> None:
+        self._uptimes: dict[float, float] = {}
+        self._cells: dict[tuple[str, _Row], dict[float, int]] = defaultdict(dict)
+
+    def add(self, labels: Mapping[str, str], values: Sequence[tuple[float, str]]) -> None:
+        """One series."""
+        name = labels["__name__"]
+        if name in (UPTIME, RAW_UPTIME):
+            self._uptimes.update((at, float(value)) for at, value in values)
+            return
+        counter = name.removeprefix(RAW_PREFIX).removeprefix(PREFIX)
+        row = labels.get("route", ""), labels.get("pool", ""), labels.get("intended", "")
+        cell = self._cells[counter, row]
+        for at, value in values:
+            # Requests come in several series a row, by status and phase.
+            cell[at] = _sum(cell.get(at, 0), _count(value))
+
+    def newest(self) -> float:
+        """The time of the newest sample; those without a process start count as older than all with one."""
+        return max(self._uptimes, default=-math.inf)
+
+    def read(self) -> Scraped:
+        """The samples."""
+        if not self._uptimes:
+            return Scraped((), f"{RAW_UPTIME} is dropped on the way, so a restart could not be told: keep it")
+        times = sorted(at for at, seconds in self._uptimes.items() if math.isfinite(seconds) and seconds >= 0.0)
+        read = [self._sample(at) for at in times]
+        lost = sorted({route for _, routes in read for route in routes})
+        problem = (
+            f"of route {lost[0]} some of the counters {', '.join(FIGURES)} are missing: keep all" if lost else None
+        )
+        return Scraped(tuple(sample for sample, _ in read), problem)
+
+    def _sample(self, at: float) -> tuple[RouterSample, list[str]]:
+        """All rows as scraped at `at`, and the routes of those that are not whole."""
+        rows: dict[_Row, dict[str, int]] = defaultdict(dict)
+        for (counter, row), cell in self._cells.items():
+            if at in cell:
+                rows[row][counter] = cell[at]
+        whole, lost = [], []
+        active: dict[str, int] = defaultdict(int)
+        route_active: dict[str, int] = defaultdict(int)
+        for (route, pool, intended), counts in sorted(rows.items()):
+            if ACTIVE in counts:
+                active[pool] += max(0, counts[ACTIVE])
+                route_active[route] += max(0, counts[ACTIVE])
+            figures = {name: counts[name] for name in FIGURES if name in counts}
+            if figures and len(figures) < len(FIGURES):
+                lost.append(route)
+            elif figures or REQUESTS in counts:
+                whole.append(RouteRow(route, pool, intended, finished=counts.get(REQUESTS, 0), **figures))
+        sample = RouterSample(
+            at=at,
+            started_at=at - self._uptimes[at],
+            rows=tuple(whole),
+            active=dict(active),
+            route_active=dict(route_active),
+            routes_rejected=0,
+            lua_errors=0,
+        )
+        return sample, lost
+
+
+def _count(value: str) -> int:
+    number = float(value)
+    return int(number) if math.isfinite(number) and number >= 0.0 and number.is_integer() else _NO_COUNT
+
+
+def _sum(one: int, other: int) -> int:
+    return _NO_COUNT if _NO_COUNT in (one, other) else one + other
+
+
+def diagnosis_query() -> str:
+    """PromQL that tells how routers' series are labelled: one series for each namespace and pod, over a minute."""
+    wanted = "|".join((UPTIME, f"{PREFIX}{REQUESTS}", f"{RAW_PREFIX}{REQUESTS}"))
+    return f'(count by (namespace, pod) ({{__name__=~"{wanted}"}}))[1m:1m]'
+
+
+def diagnosis(series: Iterable[Mapping[str, Any]], where: str) -> str:
+    """Why there is nothing of some routers, as a sentence without its end, from the answer to `diagnosis_query`."""
+    labelled = [bool(one["metric"].get("namespace")) and bool(one["metric"].get("pod")) for one in series]
+    if not labelled:
+        return f"{where} has no series of any router: nothing scrapes them"
+    if not all(labelled):
+        return f"{where} has routers' series without the labels namespace and pod: add them by relabelling"
+    return f"{where} has series of other routers and none of these: nothing scrapes them"
