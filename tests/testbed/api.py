@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed import engine, images, light_bed, model, node_bed, paths
+from tests.testbed import engine, images, light_bed, model, node_bed, paths, prometheus
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubernetes_node import NODE_NAME
 from tests.testbed.programs import CTR, ENVOY, HELM, KUBECTL
@@ -28,6 +28,7 @@ __all__ = [
     "helm_binary",
     "kubectl_binary",
     "model_dir",
+    "prometheus_binary",
     "router_image",
     "vllm_python",
 ]
@@ -135,6 +136,11 @@ def helm_binary() -> Path:
 def kubectl_binary() -> Path:
     """kubectl."""
     return ensure_program(KUBECTL)
+
+
+def prometheus_binary() -> Path:
+    """Prometheus; `promtool` lies beside it (Debian's package, unpacked on first use)."""
+    return prometheus.ensure_prometheus()
 
 
 def ctr_binary() -> Path:
