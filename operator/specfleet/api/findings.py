@@ -47,6 +47,9 @@ class FindingReason(StrEnum):
     UNREACHABLE_ROUTE = "UnreachableRoute"
     UNUSED_FIELD = "UnusedField"
     NOTHING_TO_WATCH = "NothingToWatch"
+    SERVED_NAME_MISMATCH = "ServedNameMismatch"
+    DRAFT_MISMATCH = "DraftMismatch"
+    ENGINE_FORCES_USAGE = "EngineForcesUsage"
     SERVICE_HAS_CLUSTER_IP = "ServiceHasClusterIp"
     ARGUMENTS_UNREADABLE = "ArgumentsUnreadable"
 
@@ -83,6 +86,9 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
     FindingReason.UNUSED_FIELD: "The field has no effect beside another one.",
     FindingReason.NOTHING_TO_WATCH: "Routes begin in baseline, nothing goes to speculation: nothing to decide by.",
+    FindingReason.SERVED_NAME_MISMATCH: "A pool's pods do not take a model name that requests reach them with.",
+    FindingReason.DRAFT_MISMATCH: "The pods draft otherwise than spec.drafts says; what they do is what counts.",
+    FindingReason.ENGINE_FORCES_USAGE: "The engines put usage on every chunk of a stream, asked or not.",
     FindingReason.SERVICE_HAS_CLUSTER_IP: "Behind a cluster IP the node's proxy picks the pod, not the router.",
     FindingReason.ARGUMENTS_UNREADABLE: "Engine arguments are hidden in a script: the spec has to say what they do.",
 }

@@ -98,5 +98,10 @@ class ExternalPool:
         return sum(pod.ready for pod in self.pods)
 
 
+def undiscovered(name: str, service: str, port: int) -> ExternalPool:
+    """A pool of which only the SpecDeployment tells: taken for a headless Service with this port."""
+    return ExternalPool(name=name, service=service, headless=True, port=port)
+
+
 ExternalPools = Mapping[str, ExternalPool]
 """By pool name; a side that the SpecDeployment does not have is missing."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.engines.external import ExternalPools
+from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.registry import engine_module
 from specfleet.render.account import service_account
 from specfleet.render.disruption import pool_budget, router_budget
@@ -25,23 +27,23 @@ def render_all(
     owner: OwnerRef | None = None,
     *,
     with_pod_monitor: bool = False,
+    external: ExternalPools | None = None,
 ) -> list[Manifest]:
     """All objects, in the order of writing: what pods mount or name comes before the pods.
+
+    For External pools that is the router and what belongs to it.
 
     Args:
         weights: percent of speculation by route; a route that is missing gets its initial share.
         owner: the object that they belong to; None leaves the references out.
         with_pod_monitor: whether the cluster has the kind PodMonitor.
+        external: what is known of External pools; see `router_plan`.
 
     Raises:
         ValueError: the object has errors; `specfleet.render.validate` says which.
     """
-    engine = engine_module(deployment.spec.engine.type)
-    pools = {
-        BASELINE_POOL: engine.facts(deployment, speculative=False),
-        deployment.spec.draft.name: engine.facts(deployment, speculative=True),
-    }
-    plan = router_plan(deployment, weights or {})
+    pools = _rendered_pools(deployment)
+    plan = router_plan(deployment, weights or {}, external)
     objects = [
         service_account(deployment, owner),
         bootstrap_config_map(deployment, owner),
@@ -56,3 +58,14 @@ def render_all(
     if with_pod_monitor:
         objects.append(pod_monitor(deployment, owner))
     return objects
+
+
+def _rendered_pools(deployment: SpecDeployment) -> dict[str, EngineFacts]:
+    """Facts of the pools that specfleet runs, by name; none where they are External."""
+    if deployment.spec.external is not None:
+        return {}
+    engine = engine_module(deployment.spec.engine.type)
+    return {
+        BASELINE_POOL: engine.facts(deployment, speculative=False),
+        deployment.spec.draft.name: engine.facts(deployment, speculative=True),
+    }

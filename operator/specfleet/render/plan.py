@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from specfleet.api.base import quantity_bytes
 from specfleet.api.names import BASELINE_POOL, pool_object
-from specfleet.api.v1alpha1 import Initial, Route, RouteMatch, SpecDeployment, Speculation
+from specfleet.api.v1alpha1 import External, Initial, Route, RouteMatch, SpecDeployment, Speculation
+from specfleet.engines.external import ExternalPool, ExternalPools, undiscovered
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.registry import engine_module
+from specfleet.engines.running import running_engine
 from specfleet.render.meta import content_hash
-from specfleet.routing.clusters import clusters
+from specfleet.routing.clusters import UNLIMITED, clusters
 from specfleet.routing.plan import Match, PoolPlan, RoutePlan, RouterPlan
 from specfleet.routing.table import route_table
 
@@ -20,7 +22,14 @@ ROUTER_REPLICAS = 2
 
 
 def initial_weights(deployment: SpecDeployment) -> dict[str, int]:
-    """Each route's share of speculation, in percent, before any decision: its override, else `policy.initial`."""
+    """Each route's share of speculation, in percent, before any decision: its override, else `policy.initial`.
+
+    Where there is only one External pool, that one has everything.
+    """
+    external = deployment.spec.external
+    if external is not None and (external.baseline is None or external.speculative is None):
+        whole = 100 if external.baseline is None else 0
+        return {route.name: whole for route in deployment.spec.routing.routes}
     start = 100 if deployment.spec.policy.initial is Initial.SPECULATIVE else 0
     by_override = {Speculation.ALWAYS: 100, Speculation.NEVER: 0, Speculation.AUTO: start}
     return {route.name: by_override[route.speculation] for route in deployment.spec.routing.routes}
@@ -31,18 +40,31 @@ def requests_per_router(max_sequences: int, replicas: int) -> int:
     return -(-max_sequences * replicas // ROUTER_REPLICAS)
 
 
-def router_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> RouterPlan:
+def router_plan(
+    deployment: SpecDeployment, weights: Mapping[str, int], external: ExternalPools | None = None
+) -> RouterPlan:
     """The plan for these weights (route -> percent of speculation; a route that is missing gets its initial share).
 
     Its version is a hash of all that the routers read, so equal tables have equal versions.
 
+    Args:
+        external: what is known of External pools, by name; None or a missing one: only what the object says.
+
     Raises:
         ValueError: the object has errors, or a weight is out of range.
     """
+    if deployment.spec.external is not None:
+        plan = _external_plan(deployment, weights, external or {})
+    else:
+        plan = _split_plan(deployment, weights)
+    return replace(plan, version=content_hash(json.dumps([clusters(plan), route_table(plan)])))
+
+
+def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> RouterPlan:
     spec = deployment.spec
     facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
     shares = initial_weights(deployment) | dict(weights)
-    plan = RouterPlan(
+    return RouterPlan(
         deployment=deployment.name,
         namespace=deployment.namespace,
         version="",
@@ -54,7 +76,6 @@ def router_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> Route
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
     )
-    return replace(plan, version=content_hash(json.dumps([clusters(plan), route_table(plan)])))
 
 
 def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> PoolPlan:
@@ -69,9 +90,74 @@ def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> PoolPlan
     )
 
 
-def _route(route: Route, speculative_percent: int) -> RoutePlan:
+def _external_plan(deployment: SpecDeployment, weights: Mapping[str, int], known: ExternalPools) -> RouterPlan:
+    spec = deployment.spec
+    assert spec.external is not None
+    pools = _sides(spec.external, spec.draft.name, known)
+    limit = external_limit(pool for pool in pools.values() if pool is not None)
+    baseline, speculative = (
+        _external_pool(deployment, name, pools[name], limit) for name in (BASELINE_POOL, spec.draft.name)
+    )
+    both = baseline.host is not None and speculative.host is not None
+    shares = initial_weights(deployment) | (dict(weights) if both else {})
+    speculating = pools[spec.draft.name]
+    release = spec.engine.version if speculating is None else speculating.release or spec.engine.version
+    return RouterPlan(
+        deployment=deployment.name,
+        namespace=deployment.namespace,
+        version="",
+        baseline=baseline,
+        speculative=speculative,
+        routes=tuple(_route(route, shares[route.name], both=both) for route in spec.routing.routes),
+        served_name=deployment.served_name,
+        refused_fields=running_engine(spec.engine.type, release).refused_fields,
+        max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
+        tenant_header=spec.routing.tenant_header,
+    )
+
+
+def _sides(external: External, draft: str, known: ExternalPools) -> dict[str, ExternalPool | None]:
+    asked = {BASELINE_POOL: external.baseline, draft: external.speculative}
+    return {
+        name: None if side is None else known.get(name) or undiscovered(name, side.service, side.port)
+        for name, side in asked.items()
+    }
+
+
+def external_limit(pools: Iterable[ExternalPool]) -> int:
+    """Requests in flight that each router lets through to an External pool: the sequences of all pods of all pools.
+
+    One router has to be able to carry everything, and pods may be added while the operator is away: what is too much
+    for a pool waits in its engines, as it did before. No limit where it is not known what a pod runs at once.
+    """
+    total = 0
+    for pool in pools:
+        if pool.max_sequences is None:
+            return UNLIMITED
+        total += pool.max_sequences * len(pool.pods)
+    return min(total, UNLIMITED) or UNLIMITED
+
+
+def _external_pool(deployment: SpecDeployment, name: str, pool: ExternalPool | None, limit: int) -> PoolPlan:
+    spec = deployment.spec
+    release = None if pool is None else pool.release
+    engine = running_engine(spec.engine.type, release or spec.engine.version)
+    return PoolPlan(
+        name=name,
+        # The short name, as for rendered pools: a Service of that name in the router's own namespace.
+        host=None if pool is None else pool.service,
+        port=0 if pool is None else pool.port,
+        health_path=engine.health_path,
+        max_requests=limit,
+        revision=(spec.target.revision if spec.target is not None else None) or "",
+        one_address=pool is not None and not pool.headless,
+        also_healthy=engine.also_healthy,
+    )
+
+
+def _route(route: Route, speculative_percent: int, *, both: bool = True) -> RoutePlan:
     # A route that is to leave speculation, and waits for room in baseline, still has its share.
-    never = route.speculation is Speculation.NEVER and speculative_percent == 0
+    never = both and route.speculation is Speculation.NEVER and speculative_percent == 0
     return RoutePlan(
         name=route.name,
         matches=tuple(_match(match) for match in route.match),

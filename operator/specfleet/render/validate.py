@@ -8,7 +8,7 @@ from typing import Any
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.offline import parse
 from specfleet.api.policy import Enforcement, Initial
-from specfleet.api.v1alpha1 import RouteMatch, SpecDeployment, Speculation
+from specfleet.api.v1alpha1 import External, RouteMatch, SpecDeployment, Speculation
 from specfleet.engines.registry import engine_module
 from specfleet.render.template_rules import template_findings
 from specfleet.settings import OperatorSettings
@@ -84,6 +84,10 @@ def _route_findings(deployment: SpecDeployment) -> Iterator[Finding]:
 def _policy_findings(deployment: SpecDeployment) -> Iterator[Finding]:
     """A route that begins in baseline is judged by what explores; under Observe, or with a share of 0, nothing does."""
     policy = deployment.spec.policy
+    external = deployment.spec.external
+    if external is not None and (external.speculative is None or external.baseline is None):
+        yield from _one_sided_findings(deployment, external)
+        return
     judged = [route.name for route in deployment.spec.routing.routes if route.speculation is Speculation.AUTO]
     if policy.initial is not Initial.BASELINE or not judged:
         return
@@ -101,6 +105,24 @@ def _policy_findings(deployment: SpecDeployment) -> Iterator[Finding]:
             f"without exploration nothing of {', '.join(judged)} reaches speculation and they stay in baseline: "
             "write 1 or more, or initial: Speculative",
         )
+
+
+def _one_sided_findings(deployment: SpecDeployment, external: External) -> Iterator[Finding]:
+    if external.speculative is None:
+        yield warning(
+            FindingReason.NOTHING_TO_WATCH,
+            "spec.pools.external",
+            "a pool without speculation has no acceptance to see: write the Service of pods with it as "
+            "external.speculative",
+        )
+    for index, route in enumerate(deployment.spec.routing.routes):
+        if route.speculation is not Speculation.AUTO:
+            yield warning(
+                FindingReason.UNUSED_FIELD,
+                f"spec.routing.routes[{index}].speculation",
+                f"route {route.name} has speculation {route.speculation}, and with one External pool everything goes "
+                "there: remove it, or write the other pool's Service",
+            )
 
 
 def _taker(match: RouteMatch, earlier: list[tuple[str, RouteMatch]]) -> str | None:

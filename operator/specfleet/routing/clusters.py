@@ -52,7 +52,26 @@ def _thresholds(max_requests: int) -> Resource:
 
 
 def _hosts(cluster: str, pool: PoolPlan) -> Resource:
-    return {
+    """The pool's hosts. A name that DNS does not know (yet) yields none, and the other pool serves."""
+    if pool.host is None:
+        return {
+            "@type": CLUSTER_TYPE,
+            "name": cluster,
+            "alt_stat_name": names.hosts_stat(pool.name),
+            "type": "STATIC",
+            "common_lb_config": _BALANCING,
+            "load_assignment": {"cluster_name": cluster},
+        }
+    health: Resource = {"path": pool.health_path, "host": pool.host}
+    if pool.also_healthy:
+        statuses = [200, *pool.also_healthy]
+        health["expected_statuses"] = [{"start": status, "end": status + 1} for status in statuses]
+    common: Resource = {"idle_timeout": "30s"}
+    if pool.one_address:
+        # A connection stays with the pod that the proxy picked for it, also when that pod is about to go, and none goes
+        # to a pod that is new: so a connection for each request.
+        common["max_requests_per_connection"] = 1
+    hosts = {
         "@type": CLUSTER_TYPE,
         "name": cluster,
         "alt_stat_name": names.hosts_stat(pool.name),
@@ -84,7 +103,7 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
                 "no_traffic_healthy_interval": "2s",
                 "unhealthy_threshold": 3,
                 "healthy_threshold": 1,
-                "http_health_check": {"path": pool.health_path, "host": pool.host},
+                "http_health_check": health,
             }
         ],
         "outlier_detection": {
@@ -114,7 +133,7 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 # The engine closes idle connections after 120 s; we must be first.
-                "common_http_protocol_options": {"idle_timeout": "30s"},
+                "common_http_protocol_options": common,
                 "explicit_http_config": {"http_protocol_options": {}},
             }
         },
@@ -139,6 +158,10 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
             ],
         },
     }
+    if pool.one_address:
+        # One pod that fails would eject the address of all of them.
+        del hosts["outlier_detection"]
+    return hosts
 
 
 def _aim(cluster: str, intended: PoolPlan, members: list[str]) -> Resource:

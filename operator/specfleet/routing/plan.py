@@ -17,14 +17,18 @@ class PoolPlan:
     """One pool of engine pods as the router sees it."""
 
     name: str
-    host: str
-    """DNS name of the pool's headless Service, or an IP address."""
+    host: str | None
+    """DNS name of the pool's Service, or an IP address; None where the deployment has no such pool."""
     port: int
     health_path: str
     max_requests: int
     """Requests in flight that ONE router process lets through to this pool; above it the answer is 429."""
     revision: str = ""
     """Revision of the model that the pool serves, for the access log."""
+    one_address: bool = False
+    """The name yields one address whatever the pods (a Service with a cluster IP); the node's proxy picks the pod."""
+    also_healthy: tuple[int, ...] = ()
+    """Statuses beside 200 with which `health_path` says that the engine serves, such as 401 of one that wants a key."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,9 @@ class RouterPlan:
     """Everything that the files of one router say.
 
     Raises:
-        ValueError: no catch-all at the end or one before it, a name twice or reserved, a percentage out of 0..100, or a
-            route that must never speculate with a share of speculation.
+        ValueError: no catch-all at the end or one before it, a name twice or reserved, a percentage out of 0..100, a
+            route that must never speculate with a share of speculation, no pool, or a route with a share in a pool that
+            there is not.
     """
 
     deployment: str
@@ -95,8 +100,30 @@ class RouterPlan:
                 raise ValueError(
                     f"route {route.name!r} must never speculate but has {route.speculative_percent} % of it"
                 )
+        self._check_pools()
         if not 0 < self.max_request_bytes <= 2**31:
             raise ValueError(f"max_request_bytes is {self.max_request_bytes}, expected 1..{2**31}")
+
+    def _check_pools(self) -> None:
+        if self.baseline.host is None and self.speculative.host is None:
+            raise ValueError("a router needs at least one pool with a host")
+        if self.only is None:
+            return
+        whole = 100 if self.only is self.speculative else 0
+        for route in self.routes:
+            if route.speculative_percent != whole or route.never_speculative:
+                raise ValueError(
+                    f"route {route.name!r} has {route.speculative_percent} % of speculation"
+                    f"{' at most' if route.never_speculative else ''}, but there is only pool {self.only.name!r}, "
+                    f"which takes everything: expected {whole}"
+                )
+
+    @property
+    def only(self) -> PoolPlan | None:
+        """The pool that takes everything; None where there are two."""
+        if self.baseline.host is None:
+            return self.speculative
+        return self.baseline if self.speculative.host is None else None
 
     @property
     def aliases(self) -> tuple[str, ...]:

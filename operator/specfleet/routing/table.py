@@ -182,7 +182,7 @@ def _routes(plan: RouterPlan, route: RoutePlan) -> list[Resource]:
             metadata.append(_dynamic("format", match.response_format))
         if match.tools is not None:
             metadata.append(_dynamic("tools", ("1",), invert=not match.tools))
-        if plan.refused_fields:
+        if plan.refused_fields and plan.only is None:
             refused = [*metadata, _dynamic("ineligible", ("1",))]
             found.append(_forward(plan, route, headers, refused, ineligible=True))
         found.append(_forward(plan, route, headers, metadata, ineligible=False))
@@ -221,6 +221,11 @@ def _labels(plan: RouterPlan, label: str, user_route: str) -> Resource:
     return {"filter_metadata": {names.METADATA: {"route": label, "user_route": user_route, "version": plan.version}}}
 
 
+def _home(plan: RouterPlan) -> str:
+    """Where what is no inference goes first: baseline, where there is one."""
+    return names.SPECULATIVE_FIRST if plan.only is plan.speculative else names.BASELINE_FIRST
+
+
 def _models(plan: RouterPlan) -> list[Resource]:
     return [
         {
@@ -229,7 +234,7 @@ def _models(plan: RouterPlan) -> list[Resource]:
                 "path": names.MODELS_PATH,
                 "headers": [{"name": ":method", "string_match": {"exact": "GET"}}],
             },
-            "route": {"timeout": "30s", "cluster": names.BASELINE_FIRST},
+            "route": {"timeout": "30s", "cluster": _home(plan)},
             "metadata": _labels(plan, names.OTHER, names.OTHER),
         }
     ]
@@ -244,7 +249,7 @@ def _preflights(plan: RouterPlan) -> list[Resource]:
                 "safe_regex": {"regex": "|".join((*names.INFERENCE_PATHS, names.MODELS_PATH))},
                 "headers": [{"name": ":method", "string_match": {"exact": "OPTIONS"}}],
             },
-            "route": {"timeout": "30s", "cluster": names.BASELINE_FIRST},
+            "route": {"timeout": "30s", "cluster": _home(plan)},
             "metadata": _labels(plan, names.OTHER, names.OTHER),
         }
     ]
