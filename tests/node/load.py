@@ -23,9 +23,15 @@ class Load:
         self._clients = clients
         self._loop = asyncio.new_event_loop()
         self._ended: asyncio.Event | None = None
+        self._traffic: Traffic | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
+
+    def move(self, endpoint: str) -> None:
+        """Send what is not sent yet to another endpoint."""
+        assert self._traffic is not None
+        self._loop.call_soon_threadsafe(self._traffic.move, endpoint)
 
     def __enter__(self) -> Load:
         """Start the clients."""
@@ -53,7 +59,8 @@ class Load:
 
     async def _drive(self) -> None:
         self._ended = asyncio.Event()
-        async with Traffic(self._endpoint, self._clients, self.tally):
+        self._traffic = Traffic(self._endpoint, self._clients, self.tally)
+        async with self._traffic:
             self._started.set()
             await self._ended.wait()
 

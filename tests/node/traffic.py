@@ -171,6 +171,10 @@ class Traffic:
         self._tasks: list[asyncio.Task[None]] = []
         self.in_flight = 0
 
+    def move(self, endpoint: str) -> None:
+        """Send what is not sent yet to another endpoint; what is under way ends where it is."""
+        self._endpoint = endpoint
+
     async def __aenter__(self) -> Traffic:
         """Start all clients."""
         number = 0
