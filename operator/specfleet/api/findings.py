@@ -52,6 +52,8 @@ class FindingReason(StrEnum):
     ENGINE_FORCES_USAGE = "EngineForcesUsage"
     SERVICE_HAS_CLUSTER_IP = "ServiceHasClusterIp"
     ARGUMENTS_UNREADABLE = "ArgumentsUnreadable"
+    PROMETHEUS_UNKNOWN = "PrometheusUnknown"
+    PROMETHEUS_URL_NOT_ALLOWED = "PrometheusUrlNotAllowed"
 
 
 FINDING_SENTENCES: dict[FindingReason, str] = {
@@ -82,7 +84,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.HOST_PATH_NOT_ALLOWED: "The operator's settings do not allow directories of the node.",
     FindingReason.OWNED_TEMPLATE_FIELD: "The template sets a field that specfleet owns.",
     FindingReason.INVALID_TEMPLATE: "The template is no partial PodTemplateSpec.",
-    FindingReason.PRIVILEGED_TEMPLATE: "The template asks for rights that specfleet does not hand on.",
+    FindingReason.PRIVILEGED_TEMPLATE: "The template asks for rights that the operator's settings do not allow.",
     FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
     FindingReason.UNUSED_FIELD: "The field has no effect beside another one.",
     FindingReason.NOTHING_TO_WATCH: "Routes begin in baseline, nothing goes to speculation: nothing to decide by.",
@@ -91,6 +93,8 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.ENGINE_FORCES_USAGE: "The engines put usage on every chunk of a stream, asked or not.",
     FindingReason.SERVICE_HAS_CLUSTER_IP: "Behind a cluster IP the node's proxy picks the pod, not the router.",
     FindingReason.ARGUMENTS_UNREADABLE: "Engine arguments are hidden in a script: the spec has to say what they do.",
+    FindingReason.PROMETHEUS_UNKNOWN: "Source Prometheus, and nobody says where it is.",
+    FindingReason.PROMETHEUS_URL_NOT_ALLOWED: "The operator's settings do not allow a Prometheus of one's own.",
 }
 
 

@@ -9,6 +9,7 @@ BASELINE_POOL = "baseline"
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_POOL = f"{GROUP}/pool"
 ANNOTATION_BOOTSTRAP = f"{GROUP}/bootstrap"
+ANNOTATION_SCRAPE = "prometheus.io"
 ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import SpecDeployment
@@ -42,7 +43,7 @@ def render_all(
     Raises:
         ValueError: the object has errors; `specfleet.render.validate` says which.
     """
-    pools = _rendered_pools(deployment)
+    pools = _rendered_pools(deployment, settings)
     plan = router_plan(deployment, weights or {}, external)
     objects = [
         service_account(deployment, owner),
@@ -56,16 +57,25 @@ def render_all(
         router_deployment(deployment, settings, owner),
     ]
     if with_pod_monitor:
-        objects.append(pod_monitor(deployment, owner))
+        objects.append(pod_monitor(deployment, settings, owner))
     return objects
 
 
-def _rendered_pools(deployment: SpecDeployment) -> dict[str, EngineFacts]:
+def _rendered_pools(deployment: SpecDeployment, settings: OperatorSettings) -> dict[str, EngineFacts]:
     """Facts of the pools that specfleet runs, by name; none where they are External."""
     if deployment.spec.external is not None:
         return {}
     engine = engine_module(deployment.spec.engine.type)
-    return {
+    pools = {
         BASELINE_POOL: engine.facts(deployment, speculative=False),
         deployment.spec.draft.name: engine.facts(deployment, speculative=True),
     }
+    return {name: _mirrored(deployment, facts, settings) for name, facts in pools.items()}
+
+
+def _mirrored(deployment: SpecDeployment, facts: EngineFacts, settings: OperatorSettings) -> EngineFacts:
+    """The facts with the administrator's repository for the public one; an image that the object names stays."""
+    repository = {str(name): given for name, given in settings.engine_images.items()}.get(deployment.spec.engine.type)
+    if repository is None or deployment.spec.engine.image is not None:
+        return facts
+    return replace(facts, image=f"{repository}:{facts.image.rpartition(':')[2]}")

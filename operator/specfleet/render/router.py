@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from specfleet.api.names import (
     ANNOTATION_BOOTSTRAP,
+    ANNOTATION_SCRAPE,
     labels,
     router_object,
     routes_object,
@@ -16,6 +17,7 @@ from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, content_hash, metadata, soft_spread
 from specfleet.render.plan import ROUTER_REPLICAS
 from specfleet.routing import process
+from specfleet.routing.counters import SCRAPE_FILTER, SCRAPE_PATH
 from specfleet.routing.files import bootstrap_files, routes_files
 from specfleet.routing.plan import RouterPlan
 from specfleet.settings import OperatorSettings
@@ -78,7 +80,11 @@ def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, ow
                 "metadata": {
                     "labels": labels(deployment.name, "router"),
                     # Envoy reads its bootstrap once: another one has to roll the pods.
-                    "annotations": {ANNOTATION_BOOTSTRAP: _bootstrap_hash(), DEFAULT_CONTAINER: "envoy"},
+                    "annotations": {
+                        ANNOTATION_BOOTSTRAP: _bootstrap_hash(),
+                        DEFAULT_CONTAINER: "envoy",
+                        **scrape_annotations(),
+                    },
                 },
                 "spec": {
                     "serviceAccountName": service_account_object(deployment.name),
@@ -103,6 +109,16 @@ def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, ow
     }
 
 
+def scrape_annotations() -> dict[str, str]:
+    """What a Prometheus that goes by annotations reads of a pod; docs/operations/prometheus.md has its relabelling."""
+    return {
+        f"{ANNOTATION_SCRAPE}/scrape": "true",
+        f"{ANNOTATION_SCRAPE}/port": str(process.READ_PORT),
+        f"{ANNOTATION_SCRAPE}/path": SCRAPE_PATH,
+        f"{ANNOTATION_SCRAPE}/param_filter": SCRAPE_FILTER,
+    }
+
+
 def _envoy(settings: OperatorSettings) -> Manifest:
     def get(path: str, period: int, failures: int) -> Manifest:
         return {
@@ -120,7 +136,7 @@ def _envoy(settings: OperatorSettings) -> Manifest:
             {"name": "http", "containerPort": process.DATA_PORT, "protocol": "TCP"},
             {"name": "read", "containerPort": process.READ_PORT, "protocol": "TCP"},
         ],
-        "resources": {"requests": {"cpu": "250m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}},
+        "resources": settings.router.resources.manifest(),
         "startupProbe": get(process.READY_PATH, 1, 120),
         "readinessProbe": get(process.READY_PATH, 2, 2),
         "livenessProbe": get(process.LIVE_PATH, 10, 6),

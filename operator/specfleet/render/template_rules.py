@@ -11,6 +11,7 @@ from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.vllm_tables import OWNED_ENV
 from specfleet.render.engine import CACHE_VOLUME, CONTAINER, MODEL_VOLUME, SHARED_MEMORY_PATH, SHARED_MEMORY_VOLUME
 from specfleet.render.template import merge_keys
+from specfleet.settings import OperatorSettings
 
 ROOT = "spec.pools.template"
 
@@ -42,7 +43,7 @@ ALLOWED_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 
 
 def template_findings(
-    deployment: SpecDeployment, facts: EngineFacts | None, allow_host_path: bool
+    deployment: SpecDeployment, facts: EngineFacts | None, settings: OperatorSettings
 ) -> Iterator[Finding]:
     """Everything that is wrong with the template; `facts` are None where the engine's release is unknown."""
     template = deployment.spec.pools.template
@@ -64,7 +65,7 @@ def template_findings(
             )
     spec = template.get("spec") or {}
     yield from _pod_findings(spec, deployment, facts)
-    yield from _privilege_findings(spec, allow_host_path)
+    yield from _privilege_findings(spec, settings)
 
 
 def _shape_findings(node: Mapping[str, Any], table: Mapping[str, Any], path: str) -> Iterator[Finding]:
@@ -215,35 +216,61 @@ def _container_findings(
             )
 
 
-def _privilege_findings(spec: Mapping[str, Any], allow_host_path: bool) -> Iterator[Finding]:
-    path = f"{ROOT}.spec"
+def _privilege_findings(spec: Mapping[str, Any], settings: OperatorSettings) -> Iterator[Finding]:
+    """Rights that the administrator's settings do not hand on."""
+    if not settings.allow_host_namespaces:
+        yield from _host_findings(spec)
+    if not settings.allow_service_accounts:
+        yield from _account_findings(spec)
+    if not settings.allow_host_path:
+        for index, volume in enumerate(spec.get("volumes") or []):
+            if "hostPath" in volume:
+                yield error(
+                    FindingReason.HOST_PATH_NOT_ALLOWED,
+                    f"{ROOT}.spec.volumes[{index}].hostPath",
+                    "the operator's setting allowHostPath is false: use a claim, or ask who runs the operator",
+                )
+    for place, context in _security_contexts(spec):
+        if context is not None and not isinstance(context, Mapping):
+            yield error(FindingReason.INVALID_TEMPLATE, place, f"expected an object, found {type(context).__name__}")
+        elif context is not None and not settings.allow_privileged:
+            yield from _security_findings(context, place)
+
+
+def _host_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
     for field, what in PRIVILEGED_POD_FIELDS.items():
         if spec.get(field):
-            yield _privileged(f"{path}.{field}", what)
+            yield _privileged(f"{ROOT}.spec.{field}", what, "allowHostNamespaces")
+    for place, container in _containers(spec):
+        for number, port in enumerate(container.get("ports") or []):
+            if port.get("hostPort"):
+                yield _privileged(f"{place}.ports[{number}].hostPort", "a port of the host", "allowHostNamespaces")
+
+
+def _account_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
     for field in ("serviceAccountName", "serviceAccount"):
         if field in spec:
-            yield _privileged(f"{path}.{field}", "the rights of another service account")
-    yield from _security_findings(spec.get("securityContext"), f"{path}.securityContext")
+            yield _privileged(f"{ROOT}.spec.{field}", "the rights of another service account", "allowServiceAccounts")
     for index, volume in enumerate(spec.get("volumes") or []):
-        if "hostPath" in volume and not allow_host_path:
-            yield error(
-                FindingReason.HOST_PATH_NOT_ALLOWED,
-                f"{path}.volumes[{index}].hostPath",
-                "the operator's setting allowHostPath is false: use a claim, or ask who runs the operator",
-            )
         projected = volume.get("projected")
         sources = projected.get("sources") if isinstance(projected, Mapping) else None
         if isinstance(sources, list) and any(
             isinstance(one, Mapping) and "serviceAccountToken" in one for one in sources
         ):
-            yield _privileged(f"{path}.volumes[{index}].projected", "a token of the API server")
+            place = f"{ROOT}.spec.volumes[{index}].projected"
+            yield _privileged(place, "a token of the API server", "allowServiceAccounts")
+
+
+def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or []):
-            place = f"{path}.{kind}[{index}]"
-            yield from _security_findings(container.get("securityContext"), f"{place}.securityContext")
-            for number, port in enumerate(container.get("ports") or []):
-                if port.get("hostPort"):
-                    yield _privileged(f"{place}.ports[{number}].hostPort", "a port of the host")
+            yield f"{ROOT}.spec.{kind}[{index}]", container
+
+
+def _security_contexts(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield f"{ROOT}.spec.securityContext", spec.get("securityContext")
+    for place, container in _containers(spec):
+        yield f"{place}.securityContext", container.get("securityContext")
 
 
 _UNCONFINED: Callable[[Any], bool] = lambda value: isinstance(value, Mapping) and value.get("type") == "Unconfined"  # noqa: E731
@@ -262,25 +289,21 @@ _SECURITY_RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 )
 
 
-def _security_findings(context: Any, path: str) -> Iterator[Finding]:
-    if context is None:
-        return
-    if not isinstance(context, Mapping):
-        yield error(FindingReason.INVALID_TEMPLATE, path, f"expected an object, found {type(context).__name__}")
-        return
+def _security_findings(context: Mapping[str, Any], path: str) -> Iterator[Finding]:
     for field, forbidden, what in _SECURITY_RULES:
         if field in context and forbidden(context[field]):
-            yield _privileged(f"{path}.{field}", what)
+            yield _privileged(f"{path}.{field}", what, "allowPrivileged")
     capabilities = context.get("capabilities")
     added = capabilities.get("add") if isinstance(capabilities, Mapping) else None
     beyond = [str(one) for one in added or () if one not in ALLOWED_CAPABILITIES] if isinstance(added, list) else []
     if beyond:
-        yield _privileged(f"{path}.capabilities.add", f"capabilities {', '.join(beyond)}")
+        yield _privileged(f"{path}.capabilities.add", f"capabilities {', '.join(beyond)}", "allowPrivileged")
 
 
-def _privileged(path: str, what: str) -> Finding:
+def _privileged(path: str, what: str, setting: str) -> Finding:
     return error(
         FindingReason.PRIVILEGED_TEMPLATE,
         path,
-        f"the template asks for {what}, which specfleet does not hand on: remove it",
+        f"the template asks for {what}, and the operator's setting {setting} is false: remove it, "
+        "or ask who runs the operator",
     )

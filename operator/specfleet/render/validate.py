@@ -8,7 +8,7 @@ from typing import Any
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.offline import parse
 from specfleet.api.policy import Enforcement, Initial
-from specfleet.api.v1alpha1 import External, RouteMatch, SpecDeployment, Speculation
+from specfleet.api.v1alpha1 import External, MetricsSource, RouteMatch, SpecDeployment, Speculation
 from specfleet.engines.registry import engine_module
 from specfleet.render.template_rules import template_findings
 from specfleet.settings import OperatorSettings
@@ -19,14 +19,15 @@ _RESERVED_MOUNTS = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "
 def validate(deployment: SpecDeployment, settings: OperatorSettings) -> list[Finding]:
     """Findings about an object that passed the schema, in the order of the spec; errors keep it from being rendered."""
     if deployment.spec.external is not None:
-        return [*_route_findings(deployment), *_policy_findings(deployment)]
+        return [*_route_findings(deployment), *_policy_findings(deployment), *_metrics_findings(deployment, settings)]
     engine = engine_module(deployment.spec.engine.type)
     found = engine.check(deployment)
     facts = None if errors(found) else engine.facts(deployment, speculative=True)
     found += _source_findings(deployment, settings)
-    found += template_findings(deployment, facts, settings.allow_host_path)
+    found += template_findings(deployment, facts, settings)
     found += _route_findings(deployment)
     found += _policy_findings(deployment)
+    found += _metrics_findings(deployment, settings)
     return found
 
 
@@ -123,6 +124,27 @@ def _one_sided_findings(deployment: SpecDeployment, external: External) -> Itera
                 f"route {route.name} has speculation {route.speculation}, and with one External pool everything goes "
                 "there: remove it, or write the other pool's Service",
             )
+
+
+def _metrics_findings(deployment: SpecDeployment, settings: OperatorSettings) -> Iterator[Finding]:
+    metrics = deployment.spec.metrics
+    if metrics.source is not MetricsSource.PROMETHEUS:
+        return
+    own = metrics.prometheus.url if metrics.prometheus is not None else None
+    if own is not None and not settings.prometheus.allow_url_in_resources:
+        yield error(
+            FindingReason.PROMETHEUS_URL_NOT_ALLOWED,
+            "spec.metrics.prometheus.url",
+            "the operator's setting prometheus.allowUrlInResources is false: remove the url, so that the settings' "
+            "Prometheus is asked, or ask who runs the operator",
+        )
+    if own is None and settings.prometheus.url is None:
+        yield error(
+            FindingReason.PROMETHEUS_UNKNOWN,
+            "spec.metrics",
+            "source Prometheus, and neither spec.metrics.prometheus.url nor the operator's setting prometheus.url says "
+            "where it is: write one of them, or source: Direct",
+        )
 
 
 def _taker(match: RouteMatch, earlier: list[tuple[str, RouteMatch]]) -> str | None:

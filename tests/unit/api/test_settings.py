@@ -34,7 +34,10 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("allowHostPaths: true\n", "known settings are allow_host_path"),
+        (
+            "allowHostPaths: true\n",
+            "allow_host_paths is no setting; known settings are allow_host_namespaces, allow_host_path",
+        ),
         ("allowHostPath: perhaps\n", "allow_host_path"),
         ("a: [1\n", "cannot be read"),
         ("- a list\n", "cannot be read"),

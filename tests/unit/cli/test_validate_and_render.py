@@ -207,7 +207,7 @@ def test_settings_decide_what_is_allowed(tmp_path: Path) -> None:
     assert allowed.returncode == 0
     assert "image: registry.example/envoy:1\n" in allowed.stdout
     assert refused.returncode == 2
-    assert "known settings are allow_host_path" in refused.stderr
+    assert "known settings are allow_host_namespaces" in refused.stderr
 
 
 def test_render_writes_all_objects_in_a_fixed_order_without_owners() -> None:
