@@ -88,6 +88,7 @@ class Reason(StrEnum):
     POOLS_SWAPPED = "PoolsSwapped"
     PODS_DO_NOT_SPECULATE = "PodsDoNotSpeculate"
     BASELINE_SPECULATES = "BaselineSpeculates"
+    POOLS_DIFFER = "PoolsDiffer"
     ENGINE_COUNTERS_READ = "EngineCountersRead"
     ENGINE_METRICS_UNREADABLE = "EngineMetricsUnreadable"
     ENGINE_METRICS_LOCKED = "EngineMetricsLocked"
@@ -248,6 +249,9 @@ REASONS: dict[Reason, ReasonEntry] = {
     ),
     Reason.BASELINE_SPECULATES: ReasonEntry(
         (_C.STALLED, _C.READY), "True, False", "The pods of the baseline Service speculate."
+    ),
+    Reason.POOLS_DIFFER: ReasonEntry(
+        (_C.STALLED, _C.READY), "True, False", "A request would be answered by one pool and refused by the other."
     ),
     Reason.ENGINE_COUNTERS_READ: ReasonEntry(
         (_C.METRICS_AVAILABLE,),

@@ -11,8 +11,11 @@ from specfleet.api.findings import Finding
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
 from specfleet.handlers.fleet import Fleet, readiness
+from specfleet.handlers.pods import Problem
 
 Status = Literal["True", "False", "Unknown"]
+_STALLING = (Reason.SERVICE_NOT_USABLE,)
+_GOES_ON = "Traffic stays where it is, and nothing is decided."
 _FULL = (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
 
 
@@ -73,7 +76,7 @@ def invalid(
     message = f"{first.path}: {first.message}"
     if len(found) > 1:
         message += f" ({len(found) - 1} more; specfleet validate lists them)"
-    running = state is not None and any(one.ready for one in (state.baseline, state.speculative))
+    running = state is not None and any(one.ready for one in state.pools)
     kept = " What runs from the last valid spec goes on." if running else ""
     said = {
         ConditionType.READY: Said("False", Reason.SPEC_INVALID, message + kept),
@@ -102,12 +105,14 @@ def assess(
     rejected: bool,
     no_room: Iterable[str],
     connected: bool = True,
+    unmeasured: Iterable[str] = (),
 ) -> dict[ConditionType, Said]:
     """All conditions of a valid spec.
 
     Args:
         pending: workloads are still to be written.
         connected: every router reaches the pools that are ready.
+        unmeasured: External pools of which it is not known what they carry.
     """
     reconciling = _reconciling(state, before, generation, troubles, pending)
     return {
@@ -117,7 +122,7 @@ def assess(
         ConditionType.VALID: _valid(list(warnings)),
         ConditionType.METRICS_AVAILABLE: metrics,
         ConditionType.SPECULATION_ACTIVE: _active(state, routes),
-        ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room)),
+        ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room), list(unmeasured)),
         ConditionType.MOVING: _moving(routes, rejected),
     }
 
@@ -132,6 +137,8 @@ def _ready(state: Fleet, troubles: Troubles, connected: bool) -> Said:
         return Said("False", Reason.NAME_TAKEN, _taken(troubles))
     if troubles.refused:
         return Said("False", Reason.APPLY_FAILED, "; ".join(troubles.refused))
+    if state.unfit is not None:
+        return Said("False", state.unfit.reason, f"{_sentence(state.unfit)} {_GOES_ON}")
     ready, reason, message = readiness(state)
     if ready and not connected:
         return Said("False", Reason.ROUTERS_CONNECTING, "All pods are ready; the routers have yet to reach some.")
@@ -148,6 +155,11 @@ def _taken(troubles: Troubles) -> str:
 def _stalled(state: Fleet, troubles: Troubles) -> Said:
     if troubles.taken:
         return Said("True", Reason.NAME_TAKEN, _taken(troubles))
+    if state.unfit is not None:
+        return Said("True", state.unfit.reason, _sentence(state.unfit))
+    for one in state.pools:
+        if one.problem is not None and one.problem.reason in _STALLING:
+            return Said("True", one.problem.reason, _sentence(one.problem))
     if state.overdue:
         return Said("True", Reason.PROGRESS_DEADLINE_EXCEEDED, readiness(state)[2])
     return Said("False", Reason.NOT_STALLED, "Nothing waits for a person.")
@@ -191,7 +203,19 @@ def _active(state: Fleet, routes: list[RouteStatus]) -> Said:
     return Said("True", Reason.SPECULATING, f"With speculation: {', '.join(on)}.")
 
 
-def _capacity(state: Fleet, no_room: list[str]) -> Said:
+def _sentence(problem: Problem) -> str:
+    return f"{problem.message[:1].upper()}{problem.message[1:]}."
+
+
+def _capacity(state: Fleet, no_room: list[str], unmeasured: list[str]) -> Said:
+    if unmeasured:
+        waits = f" A switch of {', '.join(no_room)} waits for it." if no_room else ""
+        return Said(
+            "False",
+            Reason.CAPACITY_UNKNOWN,
+            f"How many requests a pod of pool {', '.join(unmeasured)} runs at once is not known: write maxSequences of "
+            f"its Service in pools.external.{waits}",
+        )
     if no_room:
         return Said(
             "False",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import RouteStatus
@@ -72,8 +72,12 @@ def blocks(
 
 def hold_for(state: Fleet, metrics: Hold | None, routes_rejected: bool) -> Hold | None:
     """Why evidence is frozen, if it is; what is nearest to the cause goes first."""
+    if state.speculative.absent:
+        return None  # a pool alone, without speculation: there is nothing to be counted
     if state.speculative.ready == 0:
         return Hold.NO_READY_PODS
+    if state.unfit is not None:
+        return Hold.POOLS_UNFIT
     if state.speculative.rolling:
         return Hold.ROLLOUT_IN_PROGRESS
     return Hold.ROUTES_REJECTED if routes_rejected else metrics
@@ -90,12 +94,28 @@ def states_of(
 
 
 def configs(spec: SpecDeploymentSpec) -> dict[str, RouteConfig]:
-    """The policy of every route."""
-    return {
+    """The policy of every route. Where there is one External pool only, each route is there from the start."""
+    found = {
         route.name: route_config(
             spec.policy, draft_tokens=spec.draft.tokens, speculation=route.speculation, route=route.policy
         )
         for route in spec.routing.routes
+    }
+    external = spec.external
+    if external is None or (external.baseline is not None and external.speculative is not None):
+        return found
+    only: Pool = "speculative" if external.baseline is None else "baseline"
+    return {name: replace(config, initial=only, override="Auto") for name, config in found.items()}
+
+
+def grouped(spec: SpecDeploymentSpec, *, together: bool) -> dict[str, tuple[str, ...]]:
+    """The routes that each route is decided with: itself, or with one count for all, those of the same policy."""
+    found = configs(spec)
+    if not together:
+        return {name: (name,) for name in found}
+    return {
+        name: tuple(other for other, its in found.items() if its == config) if config.override == "Auto" else (name,)
+        for name, config in found.items()
     }
 
 
@@ -106,10 +126,22 @@ def decide(
     now: float,
     hold: Hold | None,
     rooms: Mapping[str, Room],
+    *,
+    together: bool = False,
 ) -> dict[str, RouteDecision]:
-    """One step of every route, in the order of the spec."""
-    decisions = {}
+    """One step of every route, in the order of the spec; `together`, one step for all routes of the same policy.
+
+    Routes that are decided together are where the first of them is, which may move one that was elsewhere before.
+    """
+    decisions: dict[str, RouteDecision] = {}
+    groups = grouped(spec, together=together)
     for name, config in configs(spec).items():
+        first = groups[name][0]
+        if first != name:
+            state, verdict = decisions[first].state, decisions[first].verdict
+            moved = verdict.pool != states[name].served
+            decisions[name] = RouteDecision(name, config, state, replace(verdict, switched=moved))
+            continue
         state, verdict = step(states[name], config, news.get(name), now, hold=hold, room=rooms.get(name))
         decisions[name] = RouteDecision(name, config, state, verdict)
     return decisions

@@ -9,6 +9,7 @@ from specfleet.api.conditions import Reason
 from specfleet.api.names import BASELINE_POOL, pool_object, router_object
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.kinds import DEPLOYMENT, Kind
+from specfleet.handlers.external import Assessment
 from specfleet.handlers.observed import OwnedRecord, Workload
 from specfleet.handlers.pods import PodRecord, Problem, worst
 from specfleet.render.plan import ROUTER_REPLICAS
@@ -23,6 +24,8 @@ class WorkloadHealth:
         rolled_out: all pods carry the newest template, and all are ready.
         rolling: some pods carry an older template.
         overdue: the rollout has not moved within its progress deadline.
+        absent: the SpecDeployment has no such pool: External pools may have one side only.
+        external: somebody else runs the pods; `release` is then their engine's.
     """
 
     name: str
@@ -33,22 +36,34 @@ class WorkloadHealth:
     rolling: bool
     overdue: bool
     problem: Problem | None
+    absent: bool = False
+    external: bool = False
+    release: str | None = None
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Both pools and the routers; `routers` are the ready router pods, `router_pods` all that are not being deleted."""
+    """Both pools and the routers; `routers` are the ready router pods, `router_pods` all that are not being deleted.
+
+    `unfit`: why External pools are not one with speculation and one without.
+    """
 
     baseline: WorkloadHealth
     speculative: WorkloadHealth
     router: WorkloadHealth
     routers: tuple[PodRecord, ...]
     router_pods: tuple[PodRecord, ...]
+    unfit: Problem | None = None
+
+    @property
+    def pools(self) -> tuple[WorkloadHealth, ...]:
+        """Baseline and speculative, as far as there are."""
+        return tuple(one for one in (self.baseline, self.speculative) if not one.absent)
 
     @property
     def workloads(self) -> tuple[WorkloadHealth, ...]:
-        """Baseline, speculative, router."""
-        return self.baseline, self.speculative, self.router
+        """The pools and the router."""
+        return *self.pools, self.router
 
     @property
     def rolled_out(self) -> bool:
@@ -72,8 +87,9 @@ def fleet(
     owner_uid: str,
     owned: Mapping[tuple[Kind, str], OwnedRecord],
     pods: Iterable[PodRecord],
+    assessment: Assessment | None = None,
 ) -> Fleet:
-    """From what was observed of SpecDeployment `name` with this uid."""
+    """From what was observed of SpecDeployment `name` with this uid; of External pools, from what was seen of them."""
     pods = tuple(pods)
     draft = spec.draft.name
 
@@ -82,20 +98,41 @@ def fleet(
         workload = record.workload if record is not None and record.owner_uid == owner_uid else None
         return _health(label, workload, tuple(members), desired)
 
+    def pool(label: str) -> WorkloadHealth:
+        if spec.external is not None:
+            return _external(label, assessment or Assessment({}))
+        desired = spec.pools.baseline_replicas if label == BASELINE_POOL else spec.pools.speculative_replicas
+        return health(label, pool_object(name, label), (pod for pod in pods if pod.pool == label), desired)
+
     router_pods = tuple(pod for pod in pods if pod.component == "router" and not pod.deleting)
     return Fleet(
-        baseline=health(
-            BASELINE_POOL,
-            pool_object(name, BASELINE_POOL),
-            (pod for pod in pods if pod.pool == BASELINE_POOL),
-            spec.pools.baseline_replicas,
-        ),
-        speculative=health(
-            draft, pool_object(name, draft), (pod for pod in pods if pod.pool == draft), spec.pools.speculative_replicas
-        ),
+        baseline=pool(BASELINE_POOL),
+        speculative=pool(draft),
         router=health("router", router_object(name), router_pods, ROUTER_REPLICAS),
         routers=tuple(sorted((pod for pod in router_pods if pod.ready and pod.ip), key=lambda pod: pod.name)),
         router_pods=router_pods,
+        unfit=None if assessment is None else assessment.unfit,
+    )
+
+
+def _external(name: str, assessment: Assessment) -> WorkloadHealth:
+    """A pool that is seen by its Service's endpoints alone: how many there should be is its owner's to know."""
+    pool = assessment.pools.get(name)
+    if pool is None:
+        return WorkloadHealth(name, 0, 0, False, True, False, False, None, absent=True, external=True)
+    problem = assessment.problems.get(name)
+    serving = problem is None and pool.ready > 0
+    return WorkloadHealth(
+        name=name,
+        desired=len(pool.pods),
+        ready=pool.ready if serving else 0,
+        serving=serving,
+        rolled_out=serving,
+        rolling=name in assessment.rolling,
+        overdue=False,
+        problem=problem,
+        external=True,
+        release=pool.release,
     )
 
 
@@ -113,14 +150,15 @@ def _health(name: str, workload: Workload | None, pods: tuple[PodRecord, ...], d
 def readiness(state: Fleet) -> tuple[bool, Reason, str]:
     """Status, reason and sentence of condition Ready, as far as the workloads go."""
     if state.ready:
-        return True, Reason.AVAILABLE, "Both pools and the router serve."
+        what = "Both pools" if len(state.pools) == 2 else f"Pool {state.pools[0].name}"
+        return True, Reason.AVAILABLE, f"{what} and the router serve."
     failing = [one for one in state.workloads if not one.serving]
     known = [one for one in failing if one.problem is not None]
     first = known[0] if known else failing[0]
     reason = _reason(first, state)
     sentences = [_sentence(one) for one in failing]
-    serving = [one.name for one in (state.baseline, state.speculative) if one.serving]
-    if len(serving) == 1 and state.router.serving:
+    serving = [one.name for one in state.pools if one.serving]
+    if len(serving) == 1 and len(state.pools) == 2 and state.router.serving:
         sentences.append(f"Pool {serving[0]} serves all routes.")
     return False, reason, " ".join(sentences)
 

@@ -10,7 +10,7 @@ from specfleet.metrics.own import OperatorMetrics
 
 def show(metrics: OperatorMetrics, key: Key, view: View, memory: Memory) -> None:
     """Set all gauges to what the pass has found."""
-    for pool in (view.state.baseline, view.state.speculative):
+    for pool in view.state.pools:
         metrics.pool_ready.labels(*key, pool.name).set(pool.ready)
         metrics.pool_desired.labels(*key, pool.name).set(pool.desired)
     serving = memory.serving(view.state.routers, view.version)

@@ -10,6 +10,7 @@ from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.observed import OwnedRecord
+from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId
 from specfleet.handlers.pods import PodRecord
 from specfleet.handlers.status import Serving
@@ -35,6 +36,7 @@ class Memory:
         settled_key: what was rendered when all objects last agreed; while it and they stay, nothing is rendered.
         wanted_version: version of the routes file that was applied last.
         switch_started: epoch seconds of a switch that is not served yet.
+        outside: what is known of External pools; None where specfleet runs the pools.
     """
 
     uid: str
@@ -60,6 +62,7 @@ class Memory:
     read_failures: int = 0
     told: set[str] = field(default_factory=set)
     status_written: float = 0.0
+    outside: Outside | None = None
     dead_since: dict[str, float] = field(default_factory=dict)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
 
@@ -80,6 +83,8 @@ class Memory:
             self.ledger = Ledger(block_seconds, now)
             self.next_block = now + block_seconds
             self.next_sample = 0.0
+        if self.outside is not None:
+            self.outside.retimed(block_seconds, now)
 
     def kept(self, pods: Iterable[PodRecord]) -> None:
         """Forget routers that are gone."""
@@ -125,7 +130,7 @@ class Memory:
         A pod is found by DNS and then has to pass a router's health check, which comes up to half a minute after it
         is ready. Routers that do not answer, or do not tell, are not waited for.
         """
-        pools = [pool.name for pool in (state.baseline, state.speculative) if pool.ready > 0]
+        pools = [pool.name for pool in state.pools if pool.ready > 0]
         for pod in state.routers:
             reading = self.samples.get(pod.uid)
             if reading is None:

@@ -24,7 +24,9 @@ from specfleet.cluster.gate import WriteGate
 from specfleet.cluster.kinds import GROUP_VERSION, Kind
 from specfleet.cluster.lease import Elector
 from specfleet.cluster.watches import WatchHealth
+from specfleet.handlers.discovery import Discovery
 from specfleet.handlers.http import application
+from specfleet.handlers.looking import Looker
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.queue import DEBOUNCE_SECONDS, DueQueue
 from specfleet.handlers.reconcile import Reconciler
@@ -32,6 +34,7 @@ from specfleet.handlers.rendering import Renderer
 from specfleet.handlers.telling import Teller
 from specfleet.handlers.watching import MANAGED, SERVER_TIMEOUT_SECONDS, registry
 from specfleet.metrics.direct import RouterReader
+from specfleet.metrics.engine import EngineReader
 from specfleet.metrics.own import OperatorMetrics
 
 logger = logging.getLogger(__name__)
@@ -87,10 +90,16 @@ class Operator:
         connection = await connect(self._process.kubeconfig)
         async with self._sessions(connection) as (api_session, router_session), self._http():
             client = ApiClient(api_session, connection.server, self._gate, self._metrics.written)
-            await self._until(stop, client, connection, RouterReader(router_session, self._process.router_port))
+            reader = RouterReader(router_session, self._process.router_port)
+            await self._until(stop, client, connection, reader, Discovery(client, EngineReader(router_session)))
 
     async def _until(
-        self, stop: asyncio.Event, client: ApiClient, connection: Connection, reader: RouterReader
+        self,
+        stop: asyncio.Event,
+        client: ApiClient,
+        connection: Connection,
+        reader: RouterReader,
+        discovery: Discovery,
     ) -> None:
         stopping = asyncio.create_task(stop.wait(), name="stop")
         if not await self._crd(client, stopping):
@@ -108,6 +117,7 @@ class Operator:
             self._renderer,
             self._metrics,
             Teller(client, self._process.identity),
+            Looker(discovery, self._renderer, self._metrics, queue.mark),
             queue.mark,
         )
         namespace = self._process.lease_namespace or connection.namespace

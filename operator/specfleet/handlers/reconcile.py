@@ -23,6 +23,7 @@ from specfleet.handlers.carry_out import Executor
 from specfleet.handlers.conditions import conditions, invalid, was_ready
 from specfleet.handlers.fleet import Fleet, fleet
 from specfleet.handlers.gauges import show
+from specfleet.handlers.looking import Looker
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.rendering import Checked, Renderer
@@ -63,6 +64,7 @@ class Reconciler:
         renderer: Renderer,
         metrics: OperatorMetrics,
         teller: Teller,
+        looker: Looker,
         mark: Callable[[Key, float], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -72,6 +74,7 @@ class Reconciler:
         self._renderer = renderer
         self._metrics = metrics
         self._teller = teller
+        self._looker = looker
         self._mark = mark
         self._clock = clock
         self._executor = Executor(client, observed, metrics)
@@ -96,18 +99,24 @@ class Reconciler:
             return await self._invalid(key, body, checked, now)
         spec = checked.spec
         memory = self._memory(key, body, spec, now)
+        if spec.external is not None:
+            spec = await self._looker.assess(key, body, spec, memory, now)
+        elif memory.outside is not None:
+            self._looker.forget(memory)
         state = self._fleet(key, body, spec)
         connecting = not was_ready(parse_status(body)) and not memory.connected(state)
         await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)
         # A router that is new, or new to this process, is asked before its silence could be taken for news.
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
-        view = self._view(key, body, checked, memory, state, now)
+        self._looker.counted(spec, memory, now)
+        view = self._view(key, body, checked, spec, memory, state, now)
         if view.switches and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.
             memory.next_sample = 0.0
             await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
-            view = self._view(key, body, checked, memory, state, now)
+            self._looker.counted(spec, memory, now)
+            view = self._view(key, body, checked, spec, memory, state, now)
         wait = await self._commit(key, body, view, memory, now)
         await self._act(key, view, memory)
         show(self._metrics, key, view, memory)
@@ -132,12 +141,22 @@ class Reconciler:
 
     def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec) -> Fleet:
         uid = body["metadata"]["uid"]
-        return fleet(key[1], spec, uid, self._observed.owned(key), self._observed.pods(key))
+        memory = self._memories.get(key)
+        outside = memory.outside.assessment if memory is not None and memory.outside is not None else None
+        return fleet(key[1], spec, uid, self._observed.owned(key), self._observed.pods(key), outside)
 
-    def _view(self, key: Key, body: Body, checked: Checked, memory: Memory, state: Fleet, now: float) -> View:
-        assert checked.spec is not None
+    def _view(
+        self,
+        key: Key,
+        body: Body,
+        checked: Checked,
+        spec: SpecDeploymentSpec,
+        memory: Memory,
+        state: Fleet,
+        now: float,
+    ) -> View:
         owned = self._observed.owned(key)
-        return compute(key, body, checked, checked.spec, memory, state, owned, self._renderer, now)
+        return compute(key, body, checked, spec, memory, state, owned, self._renderer, now)
 
     # --- writing
 
@@ -152,6 +171,8 @@ class Reconciler:
         switched = [one for one in view.decisions.values() if one.verdict.switched]
         memory.routes = {name: one.state for name, one in view.decisions.items()}
         memory.blocks = {}
+        if memory.outside is not None:
+            memory.outside.blocks = {}
         for one in switched:
             memory.switch_started = now
             self._metrics.switches.labels(*key, view_pool(one, view.spec)).inc()
@@ -261,7 +282,9 @@ class Reconciler:
     # --- the rest
 
     def _forget(self, key: Key) -> None:
-        self._memories.pop(key, None)
+        memory = self._memories.pop(key, None)
+        if memory is not None:
+            self._looker.forget(memory)
         self._checked.pop(key, None)
         poll = self._polls.pop(key, None)
         if poll is not None:
@@ -269,7 +292,7 @@ class Reconciler:
         self._metrics.forget(*key)
 
     def _next_look(self, memory: Memory, view: View, wait: float | None, now: float) -> float:
-        looks = [max(0.05, memory.next_sample - self._clock())]
+        looks = [max(0.05, memory.next_sample - self._clock()), *self._looker.next_look(memory, now)]
         if wait is not None:
             looks.append(wait)
         if view.state.routers and not memory.serving(view.state.routers, view.version).confirmed:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.api.findings import Severity
+from specfleet.api.findings import Finding, Severity
 from specfleet.api.v1alpha1 import Metadata, SpecDeployment, SpecDeploymentSpec
+from specfleet.engines.external import ExternalPools
 from specfleet.handlers.rendering import Checked, Rendered
+from specfleet.render.external_findings import external_findings
 from specfleet.render.objects import render_all
 from specfleet.render.plan import router_plan
 from specfleet.render.validate import validate_document
@@ -30,13 +32,31 @@ class SpecRenderer:
             return Checked(spec, refused, warnings)
         return Checked(spec, (), warnings, _breakers(deployment))
 
-    def render(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, percents: Mapping[str, int]) -> Rendered:
+    def render(
+        self,
+        body: Mapping[str, Any],
+        spec: SpecDeploymentSpec,
+        percents: Mapping[str, int],
+        external: ExternalPools | None = None,
+    ) -> Rendered:
         """All objects with these weights. `spec` is that of `body`, read before."""
-        deployment = SpecDeployment(metadata=Metadata.model_validate(body["metadata"]), spec=spec)
-        objects = render_all(deployment, self._settings, percents)
-        return Rendered(tuple(objects), router_plan(deployment, percents).version)
+        deployment = _deployment(body, spec)
+        objects = render_all(deployment, self._settings, percents, external=external)
+        return Rendered(tuple(objects), router_plan(deployment, percents, external).version)
+
+    def check_external(
+        self, body: Mapping[str, Any], spec: SpecDeploymentSpec, external: ExternalPools
+    ) -> tuple[Finding, ...]:
+        """What the pods of External pools do not have in common with each other or with the SpecDeployment."""
+        return tuple(external_findings(_deployment(body, spec), external))
+
+
+def _deployment(body: Mapping[str, Any], spec: SpecDeploymentSpec) -> SpecDeployment:
+    return SpecDeployment(metadata=Metadata.model_validate(body["metadata"]), spec=spec)
 
 
 def _breakers(deployment: SpecDeployment) -> Mapping[str, int]:
+    if deployment.spec.external is not None:
+        return {}  # what they carry is seen in the cluster
     plan = router_plan(deployment, {})
     return {pool.name: pool.max_requests for pool in (plan.baseline, plan.speculative)}

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from specfleet.api.findings import Finding
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.engines.external import ExternalPools
 
 
 @dataclass(frozen=True)
@@ -37,5 +38,16 @@ class Renderer(Protocol):
     def check(self, body: Mapping[str, Any]) -> Checked:
         """Read and validate a SpecDeployment; never raises."""
 
-    def render(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, percents: Mapping[str, int]) -> Rendered:
-        """All objects, with `percents` of each route's traffic going to speculation."""
+    def render(
+        self,
+        body: Mapping[str, Any],
+        spec: SpecDeploymentSpec,
+        percents: Mapping[str, int],
+        external: ExternalPools | None = None,
+    ) -> Rendered:
+        """All objects, with `percents` of each route's traffic going to speculation; `external` pools as seen."""
+
+    def check_external(
+        self, body: Mapping[str, Any], spec: SpecDeploymentSpec, external: ExternalPools
+    ) -> tuple[Finding, ...]:
+        """What the pods of External pools do not have in common with each other or with the SpecDeployment."""

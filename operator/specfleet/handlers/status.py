@@ -154,8 +154,17 @@ def _evidence(verdict: Verdict, coverage: int | None) -> EvidenceStatus | None:
 
 
 def pools_status(state: Fleet) -> list[PoolStatus]:
-    """Replicas of both pools."""
-    return [PoolStatus(name=p.name, desired=p.desired, ready=p.ready) for p in (state.baseline, state.speculative)]
+    """Replicas of both pools, or of the External ones that there are."""
+    return [
+        PoolStatus(
+            name=pool.name,
+            desired=pool.desired,
+            ready=pool.ready,
+            release=pool.release,
+            source="External" if pool.external else "Rendered",
+        )
+        for pool in state.pools
+    ]
 
 
 def summary(routes: Iterable[RouteStatus]) -> Summary:
@@ -181,6 +190,7 @@ def assembled(
     routes: list[RouteStatus],
     pools: list[PoolStatus],
     routes_version: str | None,
+    attribution: Literal["Router", "Deployment"] = "Router",
 ) -> SpecDeploymentStatus:
     """The whole status."""
     return SpecDeploymentStatus(
@@ -188,7 +198,7 @@ def assembled(
         conditions=conditions,
         endpoint=endpoint(name, namespace),
         summary=summary(routes) if routes else None,
-        attribution="Router",
+        attribution=attribution,
         routes_version=routes_version,
         pools=pools,
         routes=routes,

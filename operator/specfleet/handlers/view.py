@@ -22,13 +22,16 @@ from specfleet.handlers.decide import (
     RouteDecision,
     coverage_percent,
     decide,
+    grouped,
     hold_for,
     states_of,
     weights,
 )
+from specfleet.handlers.external import Assessment, SeenPool, unread_pods
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, OwnedRecord
+from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId, Plan, plan
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import metrics_hold
@@ -41,6 +44,7 @@ from specfleet.handlers.status import (
 )
 
 Body = dict[str, Any]
+UNMEASURED = -1  # a pool of which it is not known what it carries has room for nothing
 
 
 @dataclass(frozen=True)
@@ -78,23 +82,16 @@ def compute(
     rejected = memory.rejected(state.routers, memory.wanted_version)
     unread = metrics_hold(memory, state, now)
     states = states_of(spec, memory.routes, old_routes, now)
-    rooms = {
-        name: Room(
-            *room(
-                [one.active for one in memory.samples.values()],
-                sum(one.route_active.get(name, 0) for one in memory.samples.values()),
-                {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()},
-                baseline_ready=state.baseline.ready > 0,
-                speculative_ready=state.speculative.ready > 0,
-                speculative_pool=spec.draft.name,
-            )
-        )
-        for name in states
-    }
-    decisions = decide(spec, states, memory.blocks, now, hold_for(state, unread, rejected), rooms)
+    together = _together(memory)
+    uncounted = unread or (
+        memory.outside.hold(_speculative(memory, spec), now) if together and memory.outside else None
+    )
+    rooms = _rooms(checked, spec, memory, state, together=together)
+    decisions = decide(spec, states, memory.blocks, now, hold_for(state, uncounted, rejected), rooms, together=together)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
     percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name])
-    settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents])
+    outside = memory.outside.assessment if memory.outside is not None else None
+    settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside)])
     actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer)
     serving = memory.serving(state.routers, version)
     routes = [
@@ -103,7 +100,7 @@ def compute(
             old_routes.get(name),
             spec.draft.name,
             serving,
-            coverage_percent(memory.samples.values(), name, spec.draft.name),
+            None if together else coverage_percent(memory.samples.values(), name, spec.draft.name),
             applied_percent=percents[name],
             has_routers=bool(state.routers),
             slow=memory.pods_denied,
@@ -117,15 +114,16 @@ def compute(
         said = assess(
             state,
             routes,
-            _metrics_said(memory, state, unread),
+            _metrics_said(memory, state, unread, uncounted),
             _troubles(memory, actions),
-            checked.warnings,
+            (*(outside.warnings if outside is not None else ()), *checked.warnings),
             before,
             generation,
             pending=actions.workloads_pending,
             rejected=rejected,
             no_room=[name for name, decision in decisions.items() if decision.verdict.no_room],
             connected=memory.connected(state),
+            unmeasured=[name for name, limit in outside.capacity.items() if limit is None] if outside else (),
         )
     status = assembled(
         name=key[1],
@@ -135,8 +133,52 @@ def compute(
         routes=routes,
         pools=pools_status(state),
         routes_version=version,
+        attribution=outside.attribution if outside is not None else "Router",
     )
     return View(spec, state, decisions, actions, version, settled_key, status)
+
+
+def _together(memory: Memory) -> bool:
+    """Whether there is one count for all routes."""
+    outside = memory.outside
+    return outside is not None and outside.assessment is not None and outside.assessment.attribution == "Deployment"
+
+
+def _speculative(memory: Memory, spec: SpecDeploymentSpec) -> SeenPool | None:
+    seen = memory.outside.sight.seen if memory.outside is not None else None
+    return (seen or {}).get(spec.draft.name)
+
+
+def _rooms(
+    checked: Checked, spec: SpecDeploymentSpec, memory: Memory, state: Fleet, *, together: bool
+) -> dict[str, Room]:
+    """Whether each route, with those that are decided together with it, fits into either pool now."""
+    samples = memory.samples.values()
+    active = [one.active for one in samples]
+    limits = {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()}
+    if memory.outside is not None:
+        active.append(memory.outside.elsewhere)
+        capacity = memory.outside.assessment.capacity if memory.outside.assessment is not None else {}
+        limits = {pool: UNMEASURED if limit is None else limit for pool, limit in capacity.items()}
+    return {
+        name: Room(
+            *room(
+                active,
+                sum(one.route_active.get(route, 0) for one in samples for route in group),
+                limits,
+                baseline_ready=state.baseline.ready > 0,
+                speculative_ready=state.speculative.ready > 0,
+                speculative_pool=spec.draft.name,
+            )
+        )
+        for name, group in grouped(spec, together=together).items()
+    }
+
+
+def _rendered_from(outside: Assessment | None) -> list[Any]:
+    """What of External pools the router's files depend on."""
+    pools = outside.pools.values() if outside is not None else ()
+    return [[p.name, p.service, p.headless, p.port, len(p.pods), p.release, p.max_sequences] for p in pools]
 
 
 def _planned(
@@ -151,7 +193,8 @@ def _planned(
     """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
     if memory.settled_key == settled_key and memory.wanted_version is not None and memory.agrees(owned):
         return Plan(wanted=memory.wanted), memory.wanted_version
-    rendered = renderer.render(body, spec, percents)
+    outside = memory.outside.assessment if memory.outside is not None else None
+    rendered = renderer.render(body, spec, percents, None if outside is None else outside.pools)
     actions = plan(body, rendered.objects, owned, memory.verified)
     return actions, rendered.routes_version
 
@@ -171,7 +214,7 @@ def _troubles(memory: Memory, actions: Plan) -> Troubles:
     return Troubles(names, tuple(memory.refused.values()))
 
 
-def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None) -> Said:
+def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None, uncounted: Hold | None) -> Said:
     if not state.routers:
         if memory.samples or memory.served:
             return Said("False", Reason.ROUTERS_UNREACHABLE, "No router pod is ready; the last decision holds.")
@@ -188,4 +231,21 @@ def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None) -> Said:
             Reason.FIGURES_IMPLAUSIBLE,
             "Routers report figures that cannot be; they are left out of decisions.",
         )
-    return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")
+    outside = memory.outside
+    if outside is None or outside.assessment is None:
+        return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")
+    return _outside_said(outside, outside.assessment, uncounted)
+
+
+def _outside_said(outside: Outside, assessment: Assessment, uncounted: Hold | None) -> Said:
+    """For External pools whose routers are read."""
+    unread = unread_pods(outside.sight.seen or {})
+    if assessment.attribution == "Router":
+        more = f" {unread} Decisions do not rest on it." if unread else ""
+        return Said("True", Reason.ROUTERS_READ, f"The routers' counters are read.{more}")
+    if assessment.counters is not None:
+        return Said("False", assessment.counters.reason, f"{assessment.counters.message}.")
+    why = f"{assessment.why[:1].upper()}{assessment.why[1:]}."
+    if uncounted is not None:
+        return Said("Unknown", Reason.NO_DATA_YET, f"{why} They have yet to be read. {unread}".rstrip())
+    return Said("True", Reason.ENGINE_COUNTERS_READ, f"{why} {unread}".rstrip())

@@ -1,0 +1,288 @@
+"""Reads the metrics page of an engine that somebody else runs, and the release that it tells.
+
+Only what a decision needs is taken from a page, and nothing of it is ever shown: what a pod answers is its owner's.
+A pod that does not answer, or with something else, costs only itself and gives one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+from yarl import URL
+
+from specfleet.api.v1alpha1 import EngineType
+from specfleet.decision.samples import RouteTotals
+from specfleet.engines.external import EngineMetrics
+
+METRICS_PATH = "/metrics"
+VERSION_PATH = "/version"
+TIMEOUT_SECONDS = 3.0
+LIMIT_BYTES = 4 * 1024 * 1024
+READINGS_IN_FLIGHT = 32
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+[0-9A-Za-z.+-]{0,32}")
+_STARTED = "process_start_time_seconds"
+
+# The series that count, by engine. Sums over all labels: `engine` is a data-parallel rank, `model_name` a served name.
+_VLLM = {
+    "vllm:generation_tokens_total": "generation_tokens",
+    "vllm:request_success_total": "finished",
+    "vllm:num_requests_running": "running",
+    "vllm:num_requests_waiting": "waiting",
+    "vllm:spec_decode_num_drafts_total": "rounds",
+    "vllm:spec_decode_num_draft_tokens_total": "drafted",
+    "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+}
+_SGLANG = {
+    "sglang:generation_tokens_total": "generation_tokens",
+    "sglang:num_requests_total": "finished",
+    "sglang:num_running_reqs": "running",
+    "sglang:num_queue_reqs": "waiting",
+    "sglang:spec_verify_calls_total": "rounds",
+    "sglang:spec_num_draft_tokens": "draft_tokens",
+    "sglang:spec_accept_length": "accept_length",
+}
+_SERIES: dict[EngineType, dict[str, str]] = {EngineType.VLLM: _VLLM, EngineType.SGLANG: _SGLANG}
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+# These never end with a token: they would be subtracted as requests whose first token came of the prefill.
+_NO_TOKEN = frozenset({"abort", "error"})
+
+
+class EngineError(Exception):
+    """A pod's page could not be used; the text is a sentence about what was asked and what to do.
+
+    Attributes:
+        unauthorized: the pod wants a key that the operator does not have.
+    """
+
+    def __init__(self, text: str, *, unauthorized: bool = False) -> None:
+        super().__init__(text)
+        self.unauthorized = unauthorized
+
+
+@dataclass(frozen=True)
+class EngineReading:
+    """What one engine process has counted since it started.
+
+    Attributes:
+        at: seconds since the epoch of the reading; `started_at` of the process, where the page says so.
+        decode_tokens: generated tokens less one a finished request, which the prefill yields.
+        finished: requests that ended with a last token.
+        rounds: vLLM: steps in which something was drafted. SGLang: verifications. None where the page has neither.
+        drafted, accepted: draft tokens; SGLang counts neither, see `totals`.
+        tokens_a_round: k, where the page tells it.
+        speculative: whether the engine speculates; None where the page cannot tell.
+        running, waiting: requests in it now.
+    """
+
+    engine: EngineType
+    at: float
+    started_at: float | None
+    decode_tokens: int
+    finished: int
+    rounds: int | None
+    drafted: int
+    accepted: int
+    tokens_a_round: int | None
+    speculative: bool | None
+    running: int
+    waiting: int
+
+    def totals(self, draft_tokens: int) -> RouteTotals | None:
+        """Cumulative counts as a decision takes them; None where the engine does not count what it accepts.
+
+        vLLM counts what the end of an answer cuts off; it is left out as far as the rounds tell it, since each of them
+        yields a token of its own. SGLang (0.5.13 and later) counts verifications: what was generated beyond one token
+        each was accepted, of `draft_tokens` (k) drafted each time.
+        """
+        if self.rounds is None or not self.speculative:
+            return None
+        yielded = max(0, self.decode_tokens - self.rounds)
+        if self.engine is EngineType.VLLM:
+            return RouteTotals(self.decode_tokens, min(self.accepted, yielded), self.drafted, self.finished)
+        drafted = self.rounds * (self.tokens_a_round or draft_tokens)
+        return RouteTotals(self.decode_tokens, min(yielded, drafted), drafted, self.finished)
+
+    def facts(self) -> EngineMetrics:
+        """The same as facts of an external pod."""
+        return EngineMetrics(
+            running=self.running,
+            waiting=self.waiting,
+            output_tokens=self.decode_tokens + self.finished,
+            speculative=bool(self.speculative),
+            drafts=self.rounds or 0,
+            draft_tokens=self.drafted,
+            accepted_tokens=self.accepted,
+            started_at=self.started_at,
+        )
+
+
+class EngineReader:
+    """GETs on engine pods. The caller owns the session."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._slots = asyncio.Semaphore(READINGS_IN_FLIGHT)
+
+    async def metrics(self, address: str, port: int, engine: EngineType, path: str = METRICS_PATH) -> EngineReading:
+        """The counters of the engine at `address` (an IP address). Raises EngineError."""
+        where = f"port {port}{path}"
+        raw, kind = await self._get(address, port, path)
+        if kind == "text/html" or raw.lstrip()[:1] == b"<":
+            raise EngineError(
+                f"GET {where} answers a web page and no metrics: is the Service's port that of the engine? "
+                "Write the engine's port in the Service, or annotate the pods with prometheus.io/port"
+            )
+        try:
+            text = raw.decode()
+            return parse_page(text, time.time(), engine)
+        except ValueError as error:
+            raise EngineError(f"GET {where} {error}") from error
+
+    async def release(self, address: str, port: int) -> str | None:
+        """The release that the engine tells by GET /version (vLLM); None where it tells none."""
+        try:
+            raw, _ = await self._get(address, port, VERSION_PATH)
+            told = json.loads(raw)["version"]
+        except (EngineError, ValueError, KeyError, TypeError):
+            return None
+        found = _RELEASE.fullmatch(told) if isinstance(told, str) else None
+        return found.group(0) if found else None
+
+    async def _get(self, address: str, port: int, path: str) -> tuple[bytes, str]:
+        host = f"[{address}]" if ":" in address else address
+        try:
+            async with (
+                self._slots,
+                self._session.get(
+                    URL(f"http://{host}:{port}{path}", encoded=True),
+                    timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
+                    allow_redirects=False,
+                ) as response,
+            ):
+                if response.status != 200:
+                    _refuse(response.status, port, path)
+                raw = await response.content.read(LIMIT_BYTES + 1)
+                while len(raw) <= LIMIT_BYTES and (more := await response.content.read(LIMIT_BYTES)):
+                    raw += more
+        except TimeoutError as error:
+            raise EngineError(
+                f"port {port} gives no answer to GET {path} within {TIMEOUT_SECONDS:.0f} s: may the operator reach the "
+                "pods (network policies)?"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise EngineError(
+                f"port {port} answers no HTTP: is the Service's port that of the engine, and may the operator reach "
+                "the pods? Metrics on another port are found by the pods' annotation prometheus.io/port"
+            ) from error
+        if len(raw) > LIMIT_BYTES:
+            raise EngineError(
+                f"GET port {port}{path} answers more than {LIMIT_BYTES} bytes: no engine's page is so long"
+            )
+        return raw, response.content_type
+
+
+def _refuse(status: int, port: int, path: str) -> NoReturn:
+    asked = f"GET port {port}{path}"
+    if status in (401, 403):
+        raise EngineError(
+            f"{asked} answers {status}: it wants a key, and specfleet sends none. An engine's own key guards /v1 only; "
+            f"let {path} through in what is before it",
+            unauthorized=True,
+        )
+    if status == 404:
+        raise EngineError(
+            f"{asked} answers 404: this port has no metrics page. SGLang needs --enable-metrics; metrics on another "
+            "port are found by the pods' annotation prometheus.io/port"
+        )
+    raise EngineError(f"{asked} answers {status}, expected 200")
+
+
+def parse_page(text: str, at: float, engine: EngineType) -> EngineReading:
+    """The figures of a Prometheus text page that arrived at `at` (seconds since the epoch).
+
+    Raises:
+        ValueError: the page is not that engine's; the text completes "GET port 8000/metrics ...".
+    """
+    wanted = _SERIES[engine]
+    values: dict[str, float] = {}
+    started = None
+    prefixes = set()
+    for line in text.splitlines():
+        found = _NAME.match(line)
+        if found is None:
+            continue
+        name = found.group(0)
+        prefix, colon, _ = name.partition(":")
+        if colon:
+            prefixes.add(prefix)
+        if name == _STARTED or name in wanted:
+            for sample_name, labels, value in _samples(line):
+                if sample_name == _STARTED:
+                    started = value
+                elif labels.get("finished_reason") not in _NO_TOKEN:
+                    field = wanted[sample_name]
+                    values[field] = values.get(field, 0.0) + value
+    if "generation_tokens" not in values:
+        raise ValueError(_other(engine, prefixes))
+    return _reading(engine, values, at, started)
+
+
+def _samples(line: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    try:
+        for family in text_string_to_metric_families(line + "\n"):
+            for sample in family.samples:
+                if not 0.0 <= sample.value < float("inf"):
+                    raise ValueError(f"says {sample.name} = {sample.value}, expected a count")
+                yield sample.name, sample.labels, sample.value
+    except (KeyError, IndexError) as error:
+        raise ValueError("is no Prometheus text") from error
+
+
+def _other(engine: EngineType, prefixes: set[str]) -> str:
+    others = {"vllm": EngineType.VLLM, "sglang": EngineType.SGLANG}
+    mine = next(prefix for prefix, kind in others.items() if kind is engine)
+    if mine in prefixes:
+        cure = "--disable-log-stats" if engine is EngineType.VLLM else "what switches them off"
+        return f"has no counters of tokens: remove {cure} from the engine's arguments"
+    other = next((kind for prefix, kind in others.items() if prefix in prefixes), None)
+    if other is not None:
+        return f"is {other}'s page, and engine.type says {engine}: write engine.type: {other}"
+    return (
+        f"is not {engine}'s page (no series {mine}:...): is the Service's port that of the engine? Metrics on another "
+        "port are found by the pods' annotation prometheus.io/port"
+    )
+
+
+def _reading(engine: EngineType, values: Mapping[str, float], at: float, started: float | None) -> EngineReading:
+    generated, finished = int(values["generation_tokens"]), int(values.get("finished", 0.0))
+    rounds = int(values["rounds"]) if "rounds" in values else None
+    speculative: bool | None
+    if engine is EngineType.VLLM:
+        # vLLM has these series exactly where it was started with a speculative config.
+        speculative = "drafted" in values
+    else:
+        # SGLang shows its counter of verifications after the first one, and gauges that are 0 without speculation.
+        speculative = True if rounds or values.get("accept_length") or values.get("draft_tokens") else None
+    return EngineReading(
+        engine=engine,
+        at=at,
+        started_at=started,
+        decode_tokens=max(0, generated - finished),
+        finished=finished,
+        rounds=rounds,
+        drafted=int(values.get("drafted", 0.0)),
+        accepted=int(values.get("accepted", 0.0)),
+        # SGLang's number counts the root of the draft, which is no drafted token.
+        tokens_a_round=max(1, int(values["draft_tokens"]) - 1) if values.get("draft_tokens") else None,
+        speculative=speculative,
+        running=int(values.get("running", 0.0)),
+        waiting=int(values.get("waiting", 0.0)),
+    )
