@@ -15,7 +15,8 @@ RULES: list[Body] = [
     {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": SIX},
     {"apiGroups": [""], "resources": ["services", "configmaps", "serviceaccounts"], "verbs": SIX},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": SIX},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]

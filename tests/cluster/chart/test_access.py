@@ -23,6 +23,9 @@ ALLOWED = [
     ("patch", "serviceaccounts", "serving"),
     ("patch", "poddisruptionbudgets.policy", "serving"),
     ("patch", "pods", "serving"),
+    ("get", "services", "serving"),
+    ("get", "pods", "serving"),
+    ("list", "endpointslices.discovery.k8s.io", "serving"),
     ("create", "events.events.k8s.io", "serving"),
     ("create", "leases.coordination.k8s.io", NAMESPACE),
     ("update", "leases.coordination.k8s.io/specfleet", NAMESPACE),
@@ -44,6 +47,8 @@ FORBIDDEN = [
     ("create", "clusterroles.rbac.authorization.k8s.io", ""),
     ("create", "rolebindings.rbac.authorization.k8s.io", "serving"),
     ("patch", "customresourcedefinitions.apiextensions.k8s.io", ""),
+    ("watch", "endpointslices.discovery.k8s.io", "serving"),
+    ("patch", "endpointslices.discovery.k8s.io", "serving"),
     ("patch", "nodes", ""),
     ("patch", "namespaces", ""),
 ]
