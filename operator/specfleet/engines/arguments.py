@@ -131,6 +131,8 @@ def read(
     # Other images count their own releases: llm-d 0.2 is no vLLM 0.2.
     version = tag_version(image) if _engine_of_image(image) is not None else None
     hint = str(version) if version is not None and version.major == 0 else None
+    if started.foreign:
+        return ReadArguments(None, problems=started.problems)
     if started.shell or kind is None:
         what = () if started.problems else ("neither the arguments nor the image tell which engine this is",)
         return ReadArguments(kind, release_hint=hint, problems=(*started.problems, *what), shell=started.shell)
@@ -148,7 +150,8 @@ def read_container(container: Mapping[str, Any], engine: EngineType | None = Non
     image = str(container.get("image") or "")
     variables = container_variables(container)
     found = read([*command, *args], engine, variables=variables, image=image)
-    if command and not found.shell and launch([*command, *args], variables).serving is None:
+    started = launch([*command, *args], variables)
+    if command and started.serving is None and not started.shell and not started.foreign:
         what = f"the container runs {' '.join(command[:3])}, neither vLLM's nor SGLang's server"
         return ReadArguments(found.engine, release_hint=found.release_hint, problems=(what,), shell=True)  # noqa: S604
     return found
@@ -319,12 +322,12 @@ class _Reader:
 
     def _vllm_speculation(self, given: Sequence[Given]) -> dict[str, Any] | None:
         config: dict[str, Any] | None = None
-        members: dict[str, Any] = {}
+        dotted: dict[str, dict[str, Any]] = {}
         keys: dict[str, Any] = {}
         for one in given:
             name = _name(one)
             if name == "speculative-config" and one.member:
-                add_member(members, one.member, one.value or "")
+                add_member(dotted.setdefault(one.spelling, {}), one.member, one.value or "")
             elif name == "speculative-config" and one.value:
                 config, problem = read_object(one.value)
                 if problem is not None or config is None:
@@ -334,8 +337,11 @@ class _Reader:
                 keys[vllm_retired.SPECULATIVE_KEYS[name]] = _scalar(one.value)
             elif name in vllm_retired.SPECULATIVE_SWITCHES:
                 keys[vllm_retired.SPECULATIVE_SWITCHES[name]] = (one.value or "true").lower() != "false"
-        # Dotted keys become one more --speculative-config behind all others, and the last one counts.
-        chosen = members or config
+        # Dotted keys become one more --speculative-config by spelling, behind all others; the last one counts.
+        if len(dotted) + (config is not None) > 1:
+            kept = f"{list(dotted)[-1]}. counts"
+            self.problems.append(f"--speculative-config is given whole and in parts, or in two spellings: only {kept}")
+        chosen = list(dotted.values())[-1] if dotted else config
         whole = {str(key).replace("-", "_"): value for key, value in (chosen or {}).items()} | keys
         if not whole or not ({"model", "method"} & set(whole) or chosen):
             return None

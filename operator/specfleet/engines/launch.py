@@ -62,6 +62,7 @@ class Launch:
         prefix: words before the engine's program, such as `env` or `numactl --membind=0`.
         module: whether it is started as a Python module that takes the model as a flag.
         shell: whether a script that cannot be read stands between.
+        foreign: whether it is another server than the two.
         problems: sentences about what could not be read.
     """
 
@@ -70,6 +71,7 @@ class Launch:
     prefix: tuple[str, ...] = ()
     module: bool = False
     shell: bool = False
+    foreign: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -144,7 +146,7 @@ def _found(words: list[str], notes: tuple[str, ...], *, scripted: bool) -> Launc
         after = words[index + 1] if index + 1 < len(words) else ""
         if (index == 0 or words[index - 1] == "-m") and name in NOT_ENGINES:
             what = f"the container runs {NOT_ENGINES[name]} ({name}), neither vLLM's nor SGLang's OpenAI server"
-            return Launch(None, (), problems=(*notes, what))
+            return Launch(None, (), foreign=True, problems=(*notes, what))
         if word == "-m" and after in MODULES:
             return Launch(MODULES[after], tuple(words[index + 2 :]), _prefix(words[:index]), True, problems=notes)
         if word == "-m" and after in CLI_MODULES and words[index + 2 : index + 3] == ["serve"]:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from specfleet.engines.flags import Arity, Flag, FlagTable, of_release, parse_table
 from specfleet.engines.release import Minor
 
+FLAGS_FILE = files("specfleet.engines").joinpath("sglang_flags.tsv")
 PORT = 30000
 SEQUENCES_WITH_SPECULATION = 48
 """What `--max-running-requests` becomes under speculation where it is not given (0.5.2 to 0.5.23)."""
@@ -32,5 +33,4 @@ RETIRED: tuple[Flag, ...] = (
 @lru_cache(maxsize=1)
 def flag_table() -> FlagTable:
     """Flags of 0.5.23."""
-    text = files("specfleet.engines").joinpath("sglang_flags.tsv").read_text(encoding="utf-8")
-    return of_release(parse_table(text), RELEASE, {})
+    return of_release(parse_table(FLAGS_FILE.read_text(encoding="utf-8")), RELEASE, {})
