@@ -64,7 +64,7 @@ def run_command(
         router_port=router_port,
     )
     try:
-        asyncio.run(Operator(process, SpecRenderer(loaded)).run())
+        asyncio.run(Operator(process, SpecRenderer(loaded), prometheus=loaded.prometheus).run())
     except ClusterError as error:
         _end(str(error), 1)
 

@@ -13,6 +13,7 @@ from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId
 from specfleet.handlers.pods import PodRecord
+from specfleet.handlers.scraped import Scraping
 from specfleet.handlers.status import Serving
 from specfleet.metrics.direct import Served
 from specfleet.routing.counters import RouterSample
@@ -37,6 +38,7 @@ class Memory:
         wanted_version: version of the routes file that was applied last.
         switch_started: epoch seconds of a switch that is not served yet.
         outside: what is known of External pools; None where specfleet runs the pools.
+        scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
     """
 
     uid: str
@@ -63,6 +65,7 @@ class Memory:
     told: set[str] = field(default_factory=set)
     status_written: float = 0.0
     outside: Outside | None = None
+    scraped: Scraping | None = None
     dead_since: dict[str, float] = field(default_factory=dict)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
 
@@ -89,13 +92,31 @@ class Memory:
     def kept(self, pods: Iterable[PodRecord]) -> None:
         """Forget routers that are gone."""
         alive = {pod.uid for pod in pods}
-        for uid in set(self.samples) | set(self.served):
+        scraped = self.scraped.newest if self.scraped is not None else {}
+        for uid in set(self.samples) | set(self.served) | set(scraped):
             if uid not in alive:
+                scraped.pop(uid, None)
                 self.samples.pop(uid, None)
                 self.served.pop(uid, None)
                 self.rejected_base.pop(uid, None)
                 self.silent_until.pop(uid, None)
                 self.ledger.forget(uid)
+
+    def sourced(self, scraped: Scraping | None, now: float) -> None:
+        """Where decisions are read from now on; another source, or another server, is another count."""
+        if scraped is not self.scraped:
+            self.scraped = scraped
+            self.ledger = Ledger(self.block_seconds, now)
+
+    @property
+    def counted(self) -> Mapping[str, RouterSample]:
+        """The last reading that decisions rest on, by router pod uid."""
+        return self.samples if self.scraped is None else self.scraped.newest
+
+    @property
+    def loads(self) -> Mapping[str, RouterSample]:
+        """The last reading of requests in flight: a router that does not answer has what Prometheus has of it."""
+        return self.samples if self.scraped is None else {**self.scraped.newest, **self.samples}
 
     def agrees(self, owned: Mapping[ObjectId, OwnedRecord]) -> bool:
         """Whether exactly the wanted objects exist, each as it was when it was found to be right."""

@@ -31,11 +31,14 @@ from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.queue import DEBOUNCE_SECONDS, DueQueue
 from specfleet.handlers.reconcile import Reconciler
 from specfleet.handlers.rendering import Renderer
+from specfleet.handlers.scraped import Scraper
 from specfleet.handlers.telling import Teller
 from specfleet.handlers.watching import MANAGED, SERVER_TIMEOUT_SECONDS, registry
 from specfleet.metrics.direct import RouterReader
 from specfleet.metrics.engine import EngineReader
 from specfleet.metrics.own import OperatorMetrics
+from specfleet.metrics.prometheus import PrometheusSource
+from specfleet.settings import PrometheusSettings
 
 logger = logging.getLogger(__name__)
 CRD_RETRY_SECONDS = 3.0
@@ -65,10 +68,17 @@ class Process:
 class Operator:
     """One replica."""
 
-    def __init__(self, process: Process, renderer: Renderer, gate: WriteGate | None = None) -> None:
+    def __init__(
+        self,
+        process: Process,
+        renderer: Renderer,
+        gate: WriteGate | None = None,
+        prometheus: PrometheusSettings | None = None,
+    ) -> None:
         self._process = process
         self._renderer = renderer
         self._gate = gate or WriteGate()
+        self._prometheus = prometheus or PrometheusSettings()
         self._metrics = OperatorMetrics()
         self._observed = Observed()
         self._health = WatchHealth(SERVER_TIMEOUT_SECONDS, self._relist_soon)
@@ -110,6 +120,7 @@ class Operator:
             on_depth=self._metrics.queue_depth.set,
             on_error=self._failed,
         )
+        source = PrometheusSource(queue.mark, lambda result: self._metrics.prometheus_queries.labels(result).inc())
         reconciler = Reconciler(
             client,
             self._observed,
@@ -118,6 +129,7 @@ class Operator:
             self._metrics,
             Teller(client, self._process.identity),
             Looker(discovery, self._renderer, self._metrics, queue.mark),
+            Scraper(source, self._prometheus),
             queue.mark,
         )
         namespace = self._process.lease_namespace or connection.namespace
@@ -129,6 +141,7 @@ class Operator:
             asyncio.create_task(self._alive_watches(), name="watchdog"),
             asyncio.create_task(self._elected(elector), name="lease"),
             asyncio.create_task(self._work(queue), name="queue"),
+            asyncio.create_task(source.run(), name="prometheus"),
             asyncio.create_task(self._relisting(client, queue), name="relisting"),
         }
         try:

@@ -28,6 +28,7 @@ from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import sample
+from specfleet.handlers.scraped import Scraper
 from specfleet.handlers.serving import poll_served, read_served
 from specfleet.handlers.status import (
     counts_only,
@@ -65,6 +66,7 @@ class Reconciler:
         metrics: OperatorMetrics,
         teller: Teller,
         looker: Looker,
+        scraper: Scraper,
         mark: Callable[[Key, float], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -75,6 +77,7 @@ class Reconciler:
         self._metrics = metrics
         self._teller = teller
         self._looker = looker
+        self._scraper = scraper
         self._mark = mark
         self._clock = clock
         self._executor = Executor(client, observed, metrics)
@@ -103,6 +106,7 @@ class Reconciler:
             spec = await self._looker.assess(key, body, spec, memory, now)
         elif memory.outside is not None:
             self._looker.forget(memory)
+        memory.sourced(await self._scraper.follow(key, spec, memory.block_seconds, memory.scraped, now), now)
         state = self._fleet(key, body, spec)
         connecting = not was_ready(parse_status(body)) and not memory.connected(state)
         await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)
@@ -260,6 +264,7 @@ class Reconciler:
         self._polls[key] = asyncio.create_task(poll(), name=f"poll {key}")
 
     async def _invalid(self, key: Key, body: Body, checked: Checked, now: float) -> float | None:
+        self._scraper.forget(key)
         before = parse_status(body)
         memory = self._memories.get(key)
         state = self._fleet(key, body, checked.spec) if checked.spec is not None else None
@@ -286,6 +291,7 @@ class Reconciler:
         if memory is not None:
             self._looker.forget(memory)
         self._checked.pop(key, None)
+        self._scraper.forget(key)
         poll = self._polls.pop(key, None)
         if poll is not None:
             poll.cancel()

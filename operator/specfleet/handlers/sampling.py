@@ -30,6 +30,7 @@ async def sample(
 ) -> None:
     """Read all ready routers if it is time, or while they are `connecting` to pods; and new ones at once.
 
+    With source Prometheus that tells what is in flight and what is served, and what Prometheus has is what is counted.
     At the end of a block, what was counted goes into `memory.blocks`.
     """
     memory.kept(state.router_pods)
@@ -39,6 +40,9 @@ async def sample(
     elif now >= memory.next_sample:
         memory.next_sample = now + memory.sample_seconds
     await asyncio.gather(*(_read(memory, pod, draft, reader, metrics, now) for pod in due))
+    if memory.scraped is not None:
+        for uid, one in memory.scraped.new_samples(state.routers, now):
+            memory.ledger.observe(uid, one.started_at, one.at, route_totals(one, draft))
     if now < memory.next_block:
         return
     memory.next_block = max(memory.next_block + memory.block_seconds, now + memory.block_seconds / 2.0)
@@ -65,7 +69,8 @@ async def _read(
     metrics.samples.labels("ok").inc()
     memory.silent_until.pop(pod.uid, None)
     memory.samples[pod.uid] = reading
-    memory.ledger.observe(pod.uid, reading.started_at, reading.at, route_totals(reading, draft))
+    if memory.scraped is None:
+        memory.ledger.observe(pod.uid, reading.started_at, reading.at, route_totals(reading, draft))
 
 
 def metrics_hold(memory: Memory, state: Fleet, now: float) -> Hold | None:

@@ -35,6 +35,7 @@ from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId, Plan, plan
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import metrics_hold
+from specfleet.handlers.scraped import scraped_said
 from specfleet.handlers.status import (
     assembled,
     parse_status,
@@ -100,7 +101,7 @@ def compute(
             old_routes.get(name),
             spec.draft.name,
             serving,
-            None if together else coverage_percent(memory.samples.values(), name, spec.draft.name),
+            None if together else coverage_percent(memory.counted.values(), name, spec.draft.name),
             applied_percent=percents[name],
             has_routers=bool(state.routers),
             slow=memory.pods_denied,
@@ -153,7 +154,7 @@ def _rooms(
     checked: Checked, spec: SpecDeploymentSpec, memory: Memory, state: Fleet, *, together: bool
 ) -> dict[str, Room]:
     """Whether each route, with those that are decided together with it, fits into either pool now."""
-    samples = memory.samples.values()
+    samples = memory.loads.values()
     active = [one.active for one in samples]
     limits = {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()}
     if memory.outside is not None:
@@ -219,6 +220,10 @@ def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None, uncounted: 
         if memory.samples or memory.served:
             return Said("False", Reason.ROUTERS_UNREACHABLE, "No router pod is ready; the last decision holds.")
         return Said("Unknown", Reason.NO_DATA_YET, "No router pod is ready yet.")
+    if memory.scraped is not None:
+        said = scraped_said(memory.scraped, unread, memory.ledger.stale_seconds)
+        if said is not None:
+            return said
     if unread is Hold.METRICS_UNAVAILABLE:
         return Said("False", Reason.ROUTERS_UNREACHABLE, "No router answers; the last decision holds.")
     if unread is not None:
@@ -233,6 +238,8 @@ def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None, uncounted: 
         )
     outside = memory.outside
     if outside is None or outside.assessment is None:
+        if memory.scraped is not None:
+            return Said("True", Reason.PROMETHEUS_READ, "The routers' counters are read from Prometheus.")
         return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")
     return _outside_said(outside, outside.assessment, uncounted)
 

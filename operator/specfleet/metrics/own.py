@@ -45,6 +45,12 @@ class OperatorMetrics:
             ["reason"],
             registry=registry,
         )
+        self.prometheus_queries = Counter(
+            "specfleet_operator_prometheus_queries",
+            "Bulk queries of source Prometheus by result.",
+            ["result"],
+            registry=registry,
+        )
         self.drift = Counter(
             "specfleet_operator_drift_corrections",
             "Edits of others that were put back, by kind.",

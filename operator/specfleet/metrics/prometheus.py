@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -65,6 +65,7 @@ class _Subscription:
     wanted: Wanted
     due: float
     reading: Reading | None = None
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class PrometheusSource:
@@ -102,6 +103,13 @@ class PrometheusSource:
         """The last answer; None while there was none yet."""
         found = self._subscriptions.get(key)
         return found.reading if found is not None else None
+
+    async def answered(self, key: Key, seconds: float) -> None:
+        """Wait for the first answer, so long at most."""
+        found = self._subscriptions.get(key)
+        if found is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(found.answered.wait(), seconds)
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -158,6 +166,7 @@ class PrometheusSource:
                 found = self._subscriptions.get(key)
                 if found is not None and found.wanted.endpoint == endpoint:
                     found.reading = readings[key] if trouble is None else Reading({}, trouble)
+                    found.answered.set()
                     news.append(key)
         spread = min(SPREAD_SECONDS, len(news) / NEWS_A_SECOND)
         for place, key in enumerate(news):
