@@ -39,10 +39,12 @@ class PrometheusError(Exception):
 class Credentials:
     """Files with what Prometheus asks for; read anew for each `PromApi`, so that a renewed Secret is taken up.
 
-    Either a bearer token or name and password. `ca_file` replaces the authorities that are trusted by default.
+    Either a bearer token or name and password; `username` stands for a file with it. `ca_file` replaces the
+    authorities that are trusted by default.
     """
 
     bearer_token_file: Path | None = None
+    username: str | None = None
     username_file: Path | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
@@ -119,8 +121,11 @@ def _proof(credentials: Credentials | None) -> tuple[dict[str, str], tuple[str, 
         return {}, None
     if credentials.bearer_token_file is not None:
         return {"Authorization": f"Bearer {_line_of(credentials.bearer_token_file)}"}, None
-    if credentials.username_file is not None and credentials.password_file is not None:
-        return {}, (_line_of(credentials.username_file), _line_of(credentials.password_file))
+    name = credentials.username
+    if credentials.username_file is not None:
+        name = _line_of(credentials.username_file)
+    if name is not None and credentials.password_file is not None:
+        return {}, (name, _line_of(credentials.password_file))
     return {}, None
 
 
