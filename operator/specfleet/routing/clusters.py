@@ -57,7 +57,8 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
         return {
             "@type": CLUSTER_TYPE,
             "name": cluster,
-            "alt_stat_name": names.hosts_stat(pool.name),
+            # Not the pool's: its gauges would keep what they said when the pool was still there.
+            "alt_stat_name": "absent",
             "type": "STATIC",
             "common_lb_config": _BALANCING,
             "load_assignment": {"cluster_name": cluster},
@@ -71,7 +72,7 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
         # A connection stays with the pod that the proxy picked for it, also when that pod is about to go, and none goes
         # to a pod that is new: so a connection for each request.
         common["max_requests_per_connection"] = 1
-    hosts = {
+    hosts: Resource = {
         "@type": CLUSTER_TYPE,
         "name": cluster,
         "alt_stat_name": names.hosts_stat(pool.name),
@@ -161,6 +162,9 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
     if pool.one_address:
         # One pod that fails would eject the address of all of them.
         del hosts["outlier_detection"]
+        # A check meets what a request meets: whichever pod the proxy picks. One dead pod of three fails five in a row
+        # once in 243 times; a kept connection would watch a single pod, and go on when the Service has none any more.
+        hosts["health_checks"][0] |= {"reuse_connection": False, "unhealthy_threshold": 5}
     return hosts
 
 
