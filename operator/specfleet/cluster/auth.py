@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +45,18 @@ class Connection:
         )
 
 
-async def connect(kubeconfig: Path | None = None) -> Connection:
+async def connect(kubeconfig: Path | None = None, context: str | None = None) -> Connection:
     """The connection that `kubeconfig` describes; without one the pod's, else that of $KUBECONFIG or ~/.kube/config.
+
+    Args:
+        context: of the kubeconfig; None is its current one.
 
     Raises:
         ClusterError: there is no usable configuration.
     """
-    if kubeconfig is None and (SERVICE_ACCOUNT / "token").is_file():
+    if kubeconfig is None and context is None and (SERVICE_ACCOUNT / "token").is_file():
         return _in_cluster()
-    return await _from_kubeconfig(kubeconfig)
+    return await _from_kubeconfig(kubeconfig, context)
 
 
 def _in_cluster() -> Connection:
@@ -69,7 +72,7 @@ def _in_cluster() -> Connection:
     )
 
 
-async def _from_kubeconfig(path: Path | None) -> Connection:
+async def _from_kubeconfig(path: Path | None, context: str | None) -> Connection:
     # Imported here: the client library takes 50 MiB, and a pod never reads a kubeconfig.
     from kubernetes.aio import client
     from kubernetes.aio.config import ConfigException, list_kube_config_contexts, load_kube_config
@@ -79,8 +82,14 @@ async def _from_kubeconfig(path: Path | None) -> Connection:
     logging.getLogger("kubernetes").setLevel(logging.ERROR)  # it warns of what the error below says
     configuration = client.Configuration()
     try:
-        _, active = list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]
-        await load_kube_config(config_file=file, client_configuration=configuration)  # type: ignore[no-untyped-call]
+        contexts, active = list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]
+        if context is not None:
+            active = next((one for one in contexts if one["name"] == context), None)
+            if active is None:
+                raise _no_context(context, where, contexts)
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=file, context=context, client_configuration=configuration
+        )
     except (ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ClusterError(
             f"expected a kubeconfig with a current context in {where}, found none that can be read ({error}): "
@@ -94,6 +103,11 @@ async def _from_kubeconfig(path: Path | None) -> Connection:
         namespace=str((active.get("context") or {}).get("namespace") or "default"),
         proxy=configuration.proxy or None,
     )
+
+
+def _no_context(context: str, where: str, contexts: Iterable[Mapping[str, object]]) -> ClusterError:
+    known = ", ".join(str(one["name"]) for one in contexts) or "none"
+    return ClusterError(f"expected a context {context} in {where}, found {known}: name one of them with --context")
 
 
 def _tls(configuration: object) -> ssl.SSLContext:

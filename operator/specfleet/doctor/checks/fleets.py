@@ -1,0 +1,252 @@
+"""SpecDeployments: the next problem of each, its routers, what deleted ones left, and those that nobody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from specfleet.api.conditions import ConditionType, Reason
+from specfleet.api.names import router_object
+from specfleet.doctor.actions import action_for
+from specfleet.doctor.facts import CannotTell, Facts, Listing, Manifest
+from specfleet.doctor.findings import Item, NotChecked, Seen, Severity, error, info, warning
+from specfleet.doctor.installed import MANAGED, fleets, key, operators, owned, owner_key, watched_namespaces
+from specfleet.handlers.pods import pod_record, worst
+
+UNSEEN = timedelta(seconds=60)
+SETTLING = timedelta(minutes=2)
+STUCK = timedelta(minutes=5)
+
+_OWNED = (
+    ("Deployment", "/apis/apps/v1/deployments"),
+    ("Service", "/api/v1/services"),
+    ("ConfigMap", "/api/v1/configmaps"),
+    ("ServiceAccount", "/api/v1/serviceaccounts"),
+    ("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets"),
+)
+
+_STARTING = (Reason.PODS_NOT_READY, Reason.ROUTERS_CONNECTING, Reason.NOT_YET_OBSERVED, Reason.ROLLING_OUT)
+# Of the conditions that are not about being ready: the status that is a problem, and how bad it is.
+_BESIDE: dict[str, tuple[str, Severity]] = {
+    ConditionType.METRICS_AVAILABLE: ("False", Severity.WARNING),
+    ConditionType.CAPACITY_SUFFICIENT: ("False", Severity.WARNING),
+}
+
+
+def watched(facts: Facts) -> Iterator[Item]:
+    """SpecDeployments in namespaces that no operator watches, and watched namespaces that do not exist."""
+    running = operators(facts)
+    if not running:
+        return
+    scopes = [watched_namespaces(facts, one) for one in running]
+    for one, names in zip(running, scopes, strict=True):
+        for name in names:
+            if _exists(facts, name) is False:
+                yield error(
+                    one.about,
+                    f"it is to watch namespace {name}, which does not exist",
+                    "namespaces that exist: the operator is not ready until it can watch all of them",
+                    f"kubectl create namespace {name}, or take it out of watchNamespaces",
+                )
+    if not all(scopes):
+        yield Seen("an operator watches all namespaces")
+        return
+    seen = {name for names in scopes for name in names}
+    unseen = [one for one in fleets(facts) if key(one)[0] not in seen]
+    for body in unseen:
+        namespace, name = key(body)
+        yield error(
+            f"SpecDeployment {namespace}/{name}",
+            f"no operator watches namespace {namespace}; watched: {', '.join(sorted(seen))}",
+            "a namespace that is watched: nothing happens to it",
+            f"add {namespace} to watchNamespaces and run helm upgrade, or move it",
+        )
+    if not unseen:
+        yield Seen(f"watched are {', '.join(sorted(seen))}; no SpecDeployment is elsewhere")
+
+
+def conditions(facts: Facts) -> Iterator[Item]:
+    """The next problem of each SpecDeployment, from its conditions."""
+    running = [one for one in operators(facts) if one.ready]
+    scopes = [watched_namespaces(facts, one) for one in running]
+    found = fleets(facts)
+    for body in found:
+        looked_after = any(not names or key(body)[0] in names for names in scopes)
+        problems = list(_problems(facts, body, looked_after=looked_after))
+        yield from problems or [Seen(f"SpecDeployment {'/'.join(key(body))} is as it should be")]
+    if not found:
+        yield Seen("there is no SpecDeployment")
+
+
+def routers(facts: Facts) -> Iterator[Item]:
+    """Each SpecDeployment's router pods: without one nothing is served."""
+    found = fleets(facts)
+    deployments = {key(one): one for one in owned(facts, "/apis/apps/v1/deployments")} if found else {}
+    for body in found:
+        namespace, name = key(body)
+        if not (body.get("status") or {}).get("endpoint"):
+            continue
+        deployment = deployments.get((namespace, router_object(name)))
+        yield _router(facts, namespace, name, deployment)
+
+
+def left_behind(facts: Facts) -> Iterator[Item]:
+    """Objects that carry a SpecDeployment's label and have no SpecDeployment: a garbage collector takes its time."""
+    if facts.scope.namespace is None:
+        facts.prepare(*(Listing(path, MANAGED) for _, path in _OWNED))
+    alive = {key(one): str(one["metadata"].get("uid")) for one in fleets(facts)}
+    readable = _readable_namespace(facts)
+    left = 0
+    for kind, path in _OWNED:
+        try:
+            objects = owned(facts, path)
+        except CannotTell as why:
+            yield NotChecked(str(why))
+            continue
+        for one in objects:
+            if readable is not None and one["metadata"].get("namespace") != readable:
+                continue
+            problem = _left(facts, kind, one, alive)
+            if problem is not None:
+                left += 1
+                yield problem
+    if not left:
+        yield Seen("every object that carries a SpecDeployment's label has its SpecDeployment")
+
+
+def _problems(facts: Facts, body: Manifest, *, looked_after: bool) -> Iterator[Item]:
+    namespace, name = key(body)
+    about, meta, status = f"SpecDeployment {namespace}/{name}", body["metadata"], body.get("status") or {}
+    given = {str(one.get("type")): one for one in status.get("conditions") or ()}
+    if meta.get("deletionTimestamp"):
+        if facts.now - _time(meta["deletionTimestamp"], facts.now) > STUCK:
+            held = ", ".join(meta.get("finalizers") or ()) or "nothing that is named"
+            yield warning(about, f"it has been on its way out for more than 5 min, held by {held}",
+                          "specfleet puts no finalizer on it", "ask whoever put the finalizer there")  # fmt: skip
+        return
+    if not given or status.get("observedGeneration") != meta.get("generation"):
+        if looked_after and facts.now - _changed(body, facts.now) > UNSEEN:
+            yield warning(about, "its last change has not been looked at for more than a minute",
+                          "a status of that generation within seconds",
+                          "kubectl logs of the operator name it")  # fmt: skip
+            return
+        if not given:
+            return
+    yield from _readiness(about, namespace, name, given)
+    reported = str((given.get(ConditionType.READY) or {}).get("reason"))
+    for kind, (bad, severity) in _BESIDE.items():
+        one = given.get(kind) or {}
+        if one.get("status") == bad and one.get("reason") != reported:
+            make = error if severity is Severity.ERROR else warning
+            yield make(about, _said(kind, one), f"{kind}=True", _action(one, namespace, name))
+    moving = given.get(ConditionType.MOVING) or {}
+    if moving.get("reason") == Reason.ROUTES_REJECTED:
+        yield error(about, _said(ConditionType.MOVING, moving), "routers that take their routes",
+                    _action(moving, namespace, name))  # fmt: skip
+
+
+def _readiness(about: str, namespace: str, name: str, given: Mapping[str, Mapping[str, Any]]) -> Iterator[Item]:
+    """Stalled before Ready: what only a person can mend goes first, and both would say the same."""
+    stalled, ready = given.get(ConditionType.STALLED) or {}, given.get(ConditionType.READY) or {}
+    if stalled.get("status") == "True":
+        yield error(about, _said(ConditionType.STALLED, stalled), "Stalled=False", _action(stalled, namespace, name))
+        return
+    if ready.get("status") == "True":
+        return
+    reason = ready.get("reason")
+    if reason == Reason.ROUTER_NOT_READY:
+        return  # said by the check of routers, with the pods' own reason
+    if reason in _STARTING:
+        wait = f"kubectl wait specdeployment/{name} -n {namespace} --for=condition=Ready --timeout=30m"
+        yield info(about, f"it waits: {_said(ConditionType.READY, ready)}", "Ready=True after a while", wait)
+        return
+    yield error(about, _said(ConditionType.READY, ready), "Ready=True", _action(ready, namespace, name))
+
+
+def _router(facts: Facts, namespace: str, name: str, deployment: Manifest | None) -> Item:
+    about = f"Deployment {namespace}/{router_object(name)}"
+    if deployment is None:
+        return error(about, "the router is not there", f"the router of SpecDeployment {namespace}/{name}",
+                     "start the operator: it makes the router again")  # fmt: skip
+    replicas = deployment["spec"].get("replicas")
+    wanted = 1 if replicas is None else int(replicas)
+    ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+    if ready >= wanted:
+        return Seen(f"{about} has {ready} of {wanted} pods ready")
+    labels = f"specfleet.dev/deployment={name},app.kubernetes.io/component=router"
+    try:
+        pods = facts.listed(f"/api/v1/namespaces/{namespace}/pods", labels)
+        problem = worst(pod_record(pod).problem for pod in pods)
+    except CannotTell:
+        problem = None
+    why = f"; {problem.message}" if problem is not None else ""
+    make = warning if ready else error
+    effect = "" if ready else ": nothing is served"
+    return make(about, f"{ready} of {wanted} router pods are ready{why}", f"{wanted} that are ready{effect}",
+                f"kubectl describe pods -n {namespace} -l {labels}")  # fmt: skip
+
+
+def _left(facts: Facts, kind: str, one: Manifest, alive: Mapping[tuple[str, str], str]) -> Item | None:
+    meta, owner = one["metadata"], owner_key(one)
+    if owner is None or meta.get("deletionTimestamp"):
+        return None
+    if facts.now - _time(meta.get("creationTimestamp"), facts.now) < SETTLING:
+        return None
+    controller = next((ref for ref in meta.get("ownerReferences") or () if ref.get("controller")), None)
+    uid = str(controller.get("uid")) if controller else None
+    if owner in alive and uid in (None, alive[owner]):
+        return None
+    namespace, name = key(one)
+    plural = kind.lower()
+    whose = f"SpecDeployment {owner[0]}/{owner[1]}"
+    gone = f"{whose} is another one now" if owner in alive else f"{whose} does not exist"
+    return warning(
+        f"{kind} {namespace}/{name}",
+        f"it is labelled as part of {whose}, and {gone}",
+        "nothing of a deleted SpecDeployment: Kubernetes' garbage collector removes it within minutes",
+        f"kubectl delete {plural} {name} -n {namespace}, unless it was applied by hand (specfleet render)",
+    )
+
+
+def _readable_namespace(facts: Facts) -> str | None:
+    """The one namespace whose SpecDeployments are known; None where all are."""
+    if facts.scope.namespace is not None:
+        return facts.scope.namespace
+    try:
+        facts.listed("/apis/specfleet.dev/v1alpha1/specdeployments")
+    except CannotTell:
+        return facts.scope.default_namespace
+    return None
+
+
+def _exists(facts: Facts, namespace: str) -> bool | None:
+    try:
+        return facts.get(f"/api/v1/namespaces/{namespace}") is not None
+    except CannotTell:
+        return None
+
+
+def _changed(body: Manifest, otherwise: datetime) -> datetime:
+    """When the spec was written last; the status' own writes are not asked."""
+    times = [
+        _time(entry.get("time"), otherwise)
+        for entry in body["metadata"].get("managedFields") or ()
+        if not entry.get("subresource")
+    ]
+    return max(times) if times else _time(body["metadata"].get("creationTimestamp"), otherwise)
+
+
+def _said(kind: str, one: Mapping[str, Any]) -> str:
+    return f"{kind}={one.get('status')} ({one.get('reason')}): {one.get('message')}"
+
+
+def _action(one: Mapping[str, Any], namespace: str, name: str) -> str:
+    return action_for(str(one.get("reason")), namespace, name)
+
+
+def _time(text: object, otherwise: datetime) -> datetime:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return otherwise
