@@ -6,8 +6,9 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 import yaml
@@ -24,6 +25,13 @@ MAX_COUNT = 2**53
 MAX_DRAFT_TOKENS = 32
 _GAP_BLOCKS = 1.5
 _SHOWN = 60
+
+
+class Output(StrEnum):
+    """How to print a replay of a recorded history."""
+
+    TABLE = "table"
+    JSON = "json"
 
 
 class PolicyError(ValueError):
@@ -194,20 +202,99 @@ def _answer(t: float, verdict: Verdict) -> dict[str, Any]:
 
 
 def replay_command(
-    policy: Annotated[Path, typer.Option("--policy", help="YAML file with the fields of spec.policy.")],
     file: Annotated[
         Path | None,
         typer.Argument(help="JSON lines to replay; without it, or as -, standard input.", show_default=False),
     ] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="YAML file with the fields of spec.policy.")] = None,
     draft_tokens: Annotated[
-        int, typer.Option("--draft-tokens", min=1, max=MAX_DRAFT_TOKENS, help="k, the tokens drafted a round.")
-    ] = 4,
+        int | None,
+        typer.Option(
+            "--draft-tokens",
+            min=1,
+            max=MAX_DRAFT_TOKENS,
+            help="k, the tokens drafted a round. Default: the draft's, else 4.",
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(help="Replay what this Prometheus server recorded, such as http://prometheus:9090.")
+    ] = None,
+    deployment: Annotated[
+        str | None, typer.Option(metavar="NS/NAME", help="Whose history. Default: that of the SpecDeployment in -f.")
+    ] = None,
+    filename: Annotated[
+        str | None,
+        typer.Option("--filename", "-f", help="A SpecDeployment, for its policy; - is standard input."),
+    ] = None,
+    start: Annotated[str, typer.Option(help="From when on: RFC 3339, or how long ago, such as 7d.")] = "24h",
+    end: Annotated[str, typer.Option(help="Until when: the same, or now.")] = "now",
+    block: Annotated[str | None, typer.Option(help="Length of a block, such as 60s. Default: the policy's.")] = None,
+    engine_series: Annotated[
+        bool, typer.Option("--engine-series", help="Read vLLM's own counters, as one route, though a router has some.")
+    ] = False,
+    selector: Annotated[
+        str | None,
+        typer.Option(help='PromQL label matchers instead of those by name: \'namespace="serving",pod=~"llm.*"\'.'),
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Tables, or JSON for programs.")] = Output.TABLE,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it into this PNG file.")] = None,
+    bearer_token_file: Annotated[Path | None, typer.Option(help="File with a bearer token for Prometheus.")] = None,
+    username: Annotated[str | None, typer.Option(help="Name for basic auth.")] = None,
+    password_file: Annotated[Path | None, typer.Option(help="File with the password for basic auth.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="Certificate authorities to trust instead of the usual.")] = None,
+    timeout: Annotated[float, typer.Option(min=1.0, max=600.0, help="Seconds for one query.")] = 60.0,
 ) -> None:
-    """Answer each line of counts with what the rule decides.
+    """Show what the rule would have decided, on lines of counts or on a recorded history.
 
-    A line is {"t": seconds, "tokens": n, "accepted": n, "drafted": n, "requests": n}: what one route did in the
-    speculative pool during the block that ends at t. Each is answered at once, so a program can feed this in a loop.
+    With --prometheus: on what that server recorded of a deployment's routers (or of its vLLM engines), by route, with
+    the time per token that it would have saved against always-on, always-off and what was really done.
+
+    Without: on lines from FILE, each {"t": seconds, "tokens": n, "accepted": n, "drafted": n, "requests": n}: what one
+    route did in the speculative pool during the block that ends at t. Each is answered at once, so a program can feed
+    this in a loop.
     """
+    if prometheus is None:
+        given = (deployment, filename, block, selector, plot, bearer_token_file, username, password_file, ca_file)
+        if any(one is not None for one in given) or engine_series:
+            _end("these options are of a recorded history: give --prometheus URL too")
+        if policy is None:
+            _end("expected --policy FILE with the fields of spec.policy, or --prometheus URL for a recorded history")
+        _lines_command(policy, file, 4 if draft_tokens is None else draft_tokens)
+        return
+    if file is not None:
+        _end("expected lines of counts or --prometheus, found both")
+    # Imported where it is used: the libraries behind it cost a second.
+    from specfleet.cli.history.command import Given, history_command
+
+    history_command(
+        Given(
+            prometheus,
+            deployment,
+            filename,
+            policy,
+            draft_tokens,
+            start,
+            end,
+            block,
+            engine_series,
+            selector,
+            output == Output.JSON,
+            plot,
+            bearer_token_file,
+            username,
+            password_file,
+            ca_file,
+            timeout,
+        )
+    )
+
+
+def _end(sentence: str) -> NoReturn:
+    typer.echo(f"specfleet replay: {sentence}", err=True)
+    raise typer.Exit(2)
+
+
+def _lines_command(policy: Path, file: Path | None, draft_tokens: int) -> None:
     try:
         lines = _opened(file)
         answers = replay(lines, policy.read_text(encoding="utf-8"), draft_tokens)
