@@ -30,6 +30,7 @@ KEEP_ALIVE_SECONDS = 120
 PRE_STOP_SECONDS = 45
 SHUTDOWN_SECONDS = 300
 PUBLIC_IMAGE = "vllm/vllm-openai"
+STARTUP = ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=5, failure_threshold=180)
 
 
 class VLLM:
@@ -70,7 +71,7 @@ class VLLM:
             env=tuple(_env(spec)),
             port=PORT,
             health_path=HEALTH_PATH,
-            startup=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=5, failure_threshold=180),
+            startup=STARTUP,
             readiness=ProbeFact(HEALTH_PATH, period_seconds=5, timeout_seconds=5, failure_threshold=3),
             liveness=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
             shared_memory=True,
