@@ -221,6 +221,7 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
     "a block of hours": (changed("spec.policy.block", "2h"), "block must be 1s to 1h"),
     "a dwell of no time": (changed("spec.policy.dwell", "0s"), "dwell must be 1s to 24h"),
     "rendered without a target": (without("spec.target"), "strategy Split needs the model to serve"),
+    "rendered with a target of null": (changed("spec.target", None), "strategy Split needs the model to serve"),
     "rendered without a draft": (changed("spec.drafts", []), "strategy Split needs one way to draft"),
     "rendered SGLang": (changed("spec.engine.type", "SGLang"), "this release renders vLLM only"),
     "a rendered mode that is not built": (changed("spec.drafts.0.mode", "EAGLE3"), "renders n-gram drafts only"),

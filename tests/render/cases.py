@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from specfleet.api.names import ANNOTATION_BOOTSTRAP
 from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.cli.render import manifest_yaml
+from specfleet.engines.external import ExternalPod, ExternalPool, ExternalPools
 from specfleet.render.objects import render_all
 from specfleet.settings import OperatorSettings
 
@@ -37,9 +39,37 @@ def read_deployment(folder: Path) -> SpecDeployment:
     return SpecDeployment.parse(yaml.safe_load((folder / "cr.yaml").read_text()))
 
 
+def read_pools(folder: Path) -> ExternalPools | None:
+    """What `pools.yaml` says of External pools as they were seen; None where the fixture has none."""
+    path = folder / "pools.yaml"
+    if not path.exists():
+        return None
+    return {name: _pool(name, **seen) for name, seen in yaml.safe_load(path.read_text()).items()}
+
+
+def _pool(name: str, *, pods: int, **facts: Any) -> ExternalPool:
+    seen = [
+        ExternalPod(
+            name=f"{name}-{number}", ip=f"10.0.0.{number}", ready=True, args=(), image="", uid=f"{name}{number}"
+        )
+        for number in range(pods)
+    ]
+    return ExternalPool(name=name, pods=tuple(seen), **facts)
+
+
+def is_external(folder: Path) -> bool:
+    """Whether somebody else runs the fixture's pods."""
+    return read_deployment(folder).spec.external is not None
+
+
+def rendered(folder: Path, weights: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
+    """All objects of a fixture."""
+    return render_all(read_deployment(folder), SETTINGS, weights, external=read_pools(folder))
+
+
 def golden_text(folder: Path) -> str:
     """What `objects.yaml` should hold: everything but the bootstrap, which is one constant and has tests of its own."""
-    return manifest_yaml([_without_bootstrap(manifest) for manifest in render_all(read_deployment(folder), SETTINGS)])
+    return manifest_yaml([_without_bootstrap(manifest) for manifest in rendered(folder)])
 
 
 def _without_bootstrap(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,21 @@ from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.render.meta import OwnerRef
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate, validate_document
-from tests.render.cases import SETTINGS, case_folders, case_name, golden_text, read_deployment
+from tests.render.cases import (
+    SETTINGS,
+    case_folders,
+    case_name,
+    golden_text,
+    is_external,
+    read_deployment,
+    read_pools,
+    rendered,
+)
 
 FOLDERS = pytest.mark.parametrize("folder", case_folders(), ids=case_name)
+SPLIT = pytest.mark.parametrize("folder", [one for one in case_folders() if not is_external(one)], ids=case_name)
+EXTERNAL = pytest.mark.parametrize("folder", [one for one in case_folders() if is_external(one)], ids=case_name)
+FIRST_SPLIT = next(one for one in case_folders() if not is_external(one))
 Document = dict[str, Any]
 
 
@@ -38,7 +51,7 @@ def deployments(objects: list[Document]) -> dict[str, Document]:
     return {item["metadata"]["name"]: item["spec"]["template"] for item in objects if item["kind"] == "Deployment"}
 
 
-@FOLDERS
+@SPLIT
 def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> None:
     deployment = read_deployment(folder)
     draft = deployment.spec.draft.name
@@ -79,7 +92,7 @@ def test_no_change_of_routing_or_policy_changes_a_pod_template(folder: Path, edi
     assert set(names) <= {f"{before['metadata']['name']}-routes"}
 
 
-@FOLDERS
+@SPLIT
 def test_a_switch_and_a_resize_change_one_config_map_and_no_router(folder: Path) -> None:
     deployment = read_deployment(folder)
     movable = next(route.name for route in deployment.spec.routing.routes if route.speculation == "Auto")
@@ -93,8 +106,39 @@ def test_a_switch_and_a_resize_change_one_config_map_and_no_router(folder: Path)
     assert [name for name in before if before[name] != after[name]] == [f"ConfigMap/{deployment.name}-routes"]
 
 
+@EXTERNAL
+def test_external_pools_get_a_router_and_nothing_else(folder: Path) -> None:
+    name = read_deployment(folder).name
+
+    objects = [f"{item['kind']}/{item['metadata']['name']}" for item in rendered(folder)]
+
+    assert objects == [
+        f"ServiceAccount/{name}-pods",
+        f"ConfigMap/{name}-router",
+        f"ConfigMap/{name}-routes",
+        f"Service/{name}",
+        f"PodDisruptionBudget/{name}-router",
+        f"Deployment/{name}-router",
+    ]
+
+
+@EXTERNAL
+@pytest.mark.parametrize("what", ["switch", "pods"])
+def test_a_switch_and_more_pods_change_at_most_the_config_map_of_external_pools(folder: Path, what: str) -> None:
+    deployment, seen = read_deployment(folder), read_pools(folder)
+    assert seen is not None
+    share = {route.name: 50 for route in deployment.spec.routing.routes if what == "switch"}
+    more = {name: replace(pool, pods=pool.pods * 2) for name, pool in seen.items()} if what == "pods" else seen
+
+    before, after = rendered(folder), render_all(deployment, SETTINGS, share, external=more)
+
+    changed = [item["metadata"]["name"] for one, item in zip(before, after, strict=True) if one != item]
+    known = all(pool.max_sequences for pool in seen.values())
+    assert changed == ([f"{deployment.name}-routes"] if (known if what == "pods" else len(seen) == 2) else [])
+
+
 def test_a_resize_changes_replicas_and_breakers_but_no_pod_template() -> None:
-    document = yaml.safe_load((case_folders()[0] / "cr.yaml").read_text())
+    document = yaml.safe_load((FIRST_SPLIT / "cr.yaml").read_text())
     larger = copy.deepcopy(document)
     larger["spec"]["pools"]["replicas"] = 40
 
@@ -107,7 +151,7 @@ def test_a_resize_changes_replicas_and_breakers_but_no_pod_template() -> None:
 
 
 def test_every_object_carries_its_owner_where_there_is_one_and_none_offline() -> None:
-    deployment = read_deployment(case_folders()[0])
+    deployment = read_deployment(FIRST_SPLIT)
 
     owned = render_all(deployment, SETTINGS, {}, OwnerRef("assistant", "1234"), with_pod_monitor=True)
     offline = render_all(deployment, SETTINGS)
@@ -118,7 +162,7 @@ def test_every_object_carries_its_owner_where_there_is_one_and_none_offline() ->
 
 
 def test_nothing_is_rendered_from_an_object_with_errors() -> None:
-    document = yaml.safe_load((case_folders()[0] / "cr.yaml").read_text())
+    document = yaml.safe_load((FIRST_SPLIT / "cr.yaml").read_text())
     document["spec"]["engine"]["args"] = {"speculative-config": "{}"}
     deployment = SpecDeployment.parse(document)
 

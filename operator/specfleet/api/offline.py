@@ -154,6 +154,8 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
 def _with_defaults(value: Any, schema: Mapping[str, Any]) -> Any:
     if isinstance(value, dict):
         for name, sub in schema.get("properties", {}).items():
+            if name in value and value[name] is None:
+                del value[name]  # as the API server does with null
             if name not in value and "default" in sub and name != "status":
                 value[name] = copy.deepcopy(sub["default"])
             if name in value:
