@@ -14,6 +14,7 @@ from typing import Any
 from tests.cluster.api import Api, Body, Refused
 from tests.cluster.routers import Router
 
+NODE = "engines"
 ANNOTATION = "specfleet.dev/routes-version"
 Trouble = Callable[[Body], Body | None]
 
@@ -28,6 +29,7 @@ class Kubelet:
         self._said: dict[str, Body] = {}
         self.routers: dict[str, Router] = {}
         self.syncing = True
+        self.addresses: dict[str, str] = {}  # of pods that are not specfleet's, by their label `app`
         self.trouble: Trouble = lambda pod: None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -64,11 +66,19 @@ class Kubelet:
         labels = pod["metadata"].get("labels") or {}
         if labels.get("app.kubernetes.io/component") == "router":
             self._router(uid, pod)
-        address = self.routers[uid].address if uid in self.routers else "127.0.2.254"
+        other = self.addresses.get(labels.get("app", ""), "127.0.2.254")
+        if other in self.addresses.values() and not pod["spec"].get("nodeName"):
+            self._bind(pod["metadata"]["name"])
+        address = self.routers[uid].address if uid in self.routers else other
         status = self.trouble(pod) or _status(address, True, {})
         if self._said.get(uid) != status:
             self._said[uid] = status
             self._api.patch("Pod", self._namespace, pod["metadata"]["name"], {"status": status}, "status")
+
+    def _bind(self, pod: str) -> None:
+        """Put a pod on the node: no EndpointSlice has a pod whose node does not exist."""
+        binding = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": NODE}}
+        self._api.request("POST", f"/api/v1/namespaces/{self._namespace}/pods/{pod}/binding", binding)
 
     def _router(self, uid: str, pod: Body) -> None:
         annotation = (pod["metadata"].get("annotations") or {}).get(ANNOTATION)

@@ -27,11 +27,11 @@ STEPS = [
 ]
 
 
-def config_map_percent(world: World, route: str) -> int:
+def config_map_percent(world: World, route: str, pool: str = "ngram") -> int:
     """What the routes file says."""
     found = world.api.get("ConfigMap", world.namespace, "assistant-routes")
     assert found is not None
-    return int(served_of(found["data"])["routes"][route]["ngram"])
+    return int(served_of(found["data"])["routes"][route][pool])
 
 
 def test_an_edit_of_speculation_acts_at_once_and_is_told(world: World) -> None:

@@ -6,7 +6,7 @@ Decide, weigh, render where something is new, compare, and put the status togeth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specfleet.api.conditions import ConditionType, Reason
@@ -236,20 +236,21 @@ def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None, uncounted: 
             Reason.FIGURES_IMPLAUSIBLE,
             "Routers report figures that cannot be; they are left out of decisions.",
         )
+    read = Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")
+    if memory.scraped is not None:
+        read = Said("True", Reason.PROMETHEUS_READ, "The routers' counters are read from Prometheus.")
     outside = memory.outside
     if outside is None or outside.assessment is None:
-        if memory.scraped is not None:
-            return Said("True", Reason.PROMETHEUS_READ, "The routers' counters are read from Prometheus.")
-        return Said("True", Reason.ROUTERS_READ, "The routers' counters are read.")
-    return _outside_said(outside, outside.assessment, uncounted)
+        return read
+    return _outside_said(read, outside, outside.assessment, uncounted)
 
 
-def _outside_said(outside: Outside, assessment: Assessment, uncounted: Hold | None) -> Said:
-    """For External pools whose routers are read."""
+def _outside_said(read: Said, outside: Outside, assessment: Assessment, uncounted: Hold | None) -> Said:
+    """For External pools whose routers are `read`."""
     unread = unread_pods(outside.sight.seen or {})
     if assessment.attribution == "Router":
         more = f" {unread} Decisions do not rest on it." if unread else ""
-        return Said("True", Reason.ROUTERS_READ, f"The routers' counters are read.{more}")
+        return replace(read, message=f"{read.message}{more}")
     if assessment.counters is not None:
         return Said("False", assessment.counters.reason, f"{assessment.counters.message}.")
     why = f"{assessment.why[:1].upper()}{assessment.why[1:]}."

@@ -51,6 +51,7 @@ _SGLANG = {
 }
 _SERIES: dict[EngineType, dict[str, str]] = {EngineType.VLLM: _VLLM, EngineType.SGLANG: _SGLANG}
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_SAME = frozenset({"draft_tokens", "accept_length"})  # settings and ratios of each rank
 # These never end with a token: they would be subtracted as requests whose first token came of the prefill.
 _NO_TOKEN = frozenset({"abort", "error"})
 
@@ -141,8 +142,7 @@ class EngineReader:
                 "Write the engine's port in the Service, or annotate the pods with prometheus.io/port"
             )
         try:
-            text = raw.decode()
-            return parse_page(text, time.time(), engine)
+            return parse_page(raw.decode(errors="replace"), time.time(), engine)
         except ValueError as error:
             raise EngineError(f"GET {where} {error}") from error
 
@@ -229,7 +229,8 @@ def parse_page(text: str, at: float, engine: EngineType) -> EngineReading:
                     started = value
                 elif labels.get("finished_reason") not in _NO_TOKEN:
                     field = wanted[sample_name]
-                    values[field] = values.get(field, 0.0) + value
+                    known = values.get(field, 0.0)
+                    values[field] = max(known, value) if field in _SAME else known + value
     if "generation_tokens" not in values:
         raise ValueError(_other(engine, prefixes))
     return _reading(engine, values, at, started)
@@ -237,13 +238,14 @@ def parse_page(text: str, at: float, engine: EngineType) -> EngineReading:
 
 def _samples(line: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
     try:
-        for family in text_string_to_metric_families(line + "\n"):
-            for sample in family.samples:
-                if not 0.0 <= sample.value < float("inf"):
-                    raise ValueError(f"says {sample.name} = {sample.value}, expected a count")
-                yield sample.name, sample.labels, sample.value
-    except (KeyError, IndexError) as error:
-        raise ValueError("is no Prometheus text") from error
+        families = list(text_string_to_metric_families(line + "\n"))
+    except (ValueError, KeyError, IndexError):
+        # The parser's own words would show what the page holds.
+        raise ValueError("is no Prometheus text") from None
+    for sample in (one for family in families for one in family.samples):
+        if not 0.0 <= sample.value < float("inf"):
+            raise ValueError(f"says {sample.name} = {sample.value}, expected a count")
+        yield sample.name, sample.labels, sample.value
 
 
 def _other(engine: EngineType, prefixes: set[str]) -> str:
