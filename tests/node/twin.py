@@ -62,7 +62,7 @@ class TwinLoad:
             self._loop.close()
 
     async def _drive(self) -> None:
-        tasks = []
+        tasks: list[asyncio.Task[None]] = []
         for group, clients in enumerate(self._clients):
             for _ in range(clients.count):
                 tasks.append(asyncio.create_task(self._client(group, len(tasks))))
