@@ -257,8 +257,11 @@ def test_the_help_names_every_command_and_an_unknown_one_is_refused() -> None:
     assert "Traceback" not in unknown.stderr
 
 
+EXAMPLES = REPOSITORY / "manifests" / "examples"
+
+
 @pytest.mark.parametrize(
-    "file", sorted((REPOSITORY / "manifests" / "examples").glob("vllm-*.yaml")), ids=lambda f: f.stem
+    "file", sorted([*EXAMPLES.glob("vllm-*.yaml"), *EXAMPLES.glob("external-*.yaml")]), ids=lambda f: f.stem
 )
 def test_the_examples_are_valid_to_the_last_warning(file: Path) -> None:
     ended = specfleet("validate", "--strict", "-f", str(file))
