@@ -83,7 +83,7 @@ class PromApi:
         headers, auth = _proof(endpoint.credentials)
         self._session = _session(endpoint)
         self._client: PrometheusConnect = PrometheusConnect(
-            endpoint.url.rstrip("/"), headers=headers, auth=auth, session=self._session, retry=Retry(total=0)
+            endpoint.url.rstrip("/"), headers=headers, auth=auth, session=self._session, retry=Retry(0, read=False)
         )
 
     def query(self, promql: str) -> list[Series]:
