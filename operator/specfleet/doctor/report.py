@@ -18,8 +18,8 @@ def text(report: Report, where: str, *, verbose: bool = False) -> Iterator[str]:
     """
     for finding in report.findings:
         yield from _finding(finding)
-    for one in report.not_checked:
-        yield f"not checked  {one.check}: {one.why}"
+    for why, checks in _by_cause(report).items():
+        yield f"not checked  {', '.join(checks)}: {why}"
     if verbose:
         for seen in report.seen:
             yield f"ok  {seen.check}: {seen.text}"
@@ -40,6 +40,16 @@ def json_text(report: Report, where: str) -> str:
         },
         indent=2,
     )
+
+
+def _by_cause(report: Report) -> dict[str, list[str]]:
+    """Names of the checks that one and the same cause has kept from being made."""
+    found: dict[str, list[str]] = {}
+    for one in report.not_checked:
+        checks = found.setdefault(one.why, [])
+        if one.check not in checks:
+            checks.append(one.check)
+    return found
 
 
 def _finding(finding: Finding) -> Iterator[str]:

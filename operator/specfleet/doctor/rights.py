@@ -19,6 +19,7 @@ OPERATOR: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("apps", "deployments", _WRITTEN),
     ("policy", "poddisruptionbudgets", _WRITTEN),
     ("", "pods", ("get", "list", "watch")),
+    ("discovery.k8s.io", "endpointslices", ("list",)),
     ("events.k8s.io", "events", ("create",)),
 )
 PATCH_PODS = ("", "pods", ("patch",))

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from specfleet.settings import OperatorSettings, first_problem, snake_names
 
@@ -29,6 +29,8 @@ class Given:
 
 class _OnlyGiven(OperatorSettings):
     """Neither this machine's file nor its environment has a say."""
+
+    model_config = SettingsConfigDict(yaml_file=None)
 
     @classmethod
     def settings_customise_sources(

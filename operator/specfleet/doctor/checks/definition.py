@@ -20,16 +20,16 @@ _APPLY = "helm upgrade with crds.enabled=true, or: kubectl apply --server-side -
 def check(facts: Facts) -> Iterator[Item]:
     """What is installed of the API."""
     body = facts.get(PATH)
-    running = operators(facts)
     if body is None:
-        yield from _none(running)
+        yield from _none(operators(facts))
         return
     problems = list(_state(body))
+    yield from problems
+    running = operators(facts)
     if not running:
-        problems.append(_left(body))
+        yield _left(body)
     elif not problems:
-        problems += list(_release(facts, body, running[0]))
-    yield from problems or [Seen(f"{NAME} is established and is the operator's")]
+        yield from list(_release(facts, body, running[0])) or [Seen(f"{NAME} is established and is the operator's")]
 
 
 def _none(running: list[Installed]) -> Iterator[Item]:

@@ -68,9 +68,11 @@ def watched(facts: Facts) -> Iterator[Item]:
 
 def conditions(facts: Facts) -> Iterator[Item]:
     """The next problem of each SpecDeployment, from its conditions."""
-    running = [one for one in operators(facts) if one.ready]
-    scopes = [watched_namespaces(facts, one) for one in running]
     found = fleets(facts)
+    try:
+        scopes = [watched_namespaces(facts, one) for one in operators(facts) if one.ready]
+    except CannotTell:
+        scopes = []  # whether somebody looks after them is not known; what they say of themselves is
     for body in found:
         looked_after = any(not names or key(body)[0] in names for names in scopes)
         problems = list(_problems(facts, body, looked_after=looked_after))

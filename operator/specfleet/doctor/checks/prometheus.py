@@ -33,7 +33,12 @@ def check(facts: Facts) -> Iterator[Item]:
     """Settings and fleets that name a Prometheus, and PodMonitors that cannot be made."""
     kinds = (facts.get("/apis/monitoring.coreos.com/v1") or {}).get("resources") or ()
     served = any(one.get("name") == "podmonitors" for one in kinds)
-    given = [(one, found.settings) for one in operators(facts) if (found := settings_of(facts, one)) and found.settings]
+    try:
+        read = [(one, settings_of(facts, one)) for one in operators(facts)]
+    except CannotTell as why:
+        yield NotChecked(str(why))
+        read = []
+    given = [(one, found.settings) for one, found in read if found is not None and found.settings is not None]
     for one, settings in given:
         if settings.pod_monitor.enabled is True and not served:
             yield error(

@@ -19,19 +19,20 @@ _MADE = (("", "pods"), ("apps", "deployments"), ("", "services"), ("", "configma
 def check(facts: Facts) -> Iterator[Item]:
     """Webhooks that catch what a fleet is made of, and whose Service has no ready endpoint."""
     spaces = _spaces(facts)
-    count = 0
+    catching, silent = 0, False
     for kind in _CONFIGURATIONS:
         for configuration in facts.listed(f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s"):
             for webhook in configuration.get("webhooks") or ():
                 caught = _caught(webhook, spaces)
                 if caught is None:
                     continue
-                count += 1
-                try:
-                    yield from _answers(facts, f"{kind} {configuration['metadata']['name']}", webhook, caught)
-                except CannotTell as why:
-                    yield NotChecked(f"webhook {webhook.get('name')}: {why}")
-    yield Seen(f"{count} webhook(s) must answer before a fleet's objects are made, and can")
+                catching += 1
+                about = f"{kind} {configuration['metadata']['name']}"
+                for item in _answers(facts, about, webhook, caught):
+                    silent = True
+                    yield item
+    if not silent:
+        yield Seen(f"{catching} webhook(s) must answer before a fleet's objects are made, and can")
 
 
 def _spaces(facts: Facts) -> dict[str, Mapping[str, str]]:
@@ -75,7 +76,11 @@ def _answers(facts: Facts, about: str, webhook: Manifest, caught: tuple[str, str
     if not service:
         return
     namespace, name = str(service.get("namespace")), str(service.get("name"))
-    if ready_endpoints(facts, namespace, name):
+    try:
+        if ready_endpoints(facts, namespace, name):
+            return
+    except CannotTell as why:
+        yield NotChecked(f"webhook {webhook.get('name')}: {why}")
         return
     resource, space = caught
     unless = ", unless its matchConditions let it pass" if webhook.get("matchConditions") else ""
