@@ -380,7 +380,7 @@ ACCEPTED: dict[str, Document] = {
     "External, the least": EXTERNAL,
     "External with all that is asked for": external(
         engine={"type": "SGLang", "version": "0.5.20"},
-        target={**TARGET, "servedName": "llama", "revision": "main"},
+        target={"model": "/models/llama", "servedName": "llama", "revision": "main"},
         drafts=[DRAFT],
         pools__external__speculative={"service": "llama-eagle", "port": 30000, "maxSequences": 48},
         routing={"routes": ALIASES},

@@ -104,24 +104,9 @@ MODEL_ID_RULES = rules(
 class Target(Model):
     """The model that answers."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            Rule(
-                "!self.model.startsWith('/') || (has(self.source) && !has(self.source.huggingFace))",
-                "an absolute path needs a volume source: write source.persistentVolumeClaim or source.hostPath, "
-                "or a model id owner/name",
-                ".model",
-            ),
-            Rule(
-                "self.model.startsWith('/') || !has(self.source) || has(self.source.huggingFace)",
-                "a volume source is mounted at the path that model names: write model as an absolute path, "
-                "for instance /models/target",
-                ".model",
-            ),
-        )
-    )
     model: ModelId = Field(
-        description="owner/name, or with a volume source the absolute path at which the volume is mounted.",
+        description="owner/name, or with a volume source the absolute path at which the volume is mounted. With "
+        "External pools: what their engines serve.",
         json_schema_extra=MODEL_ID_RULES,
     )
     revision: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=128)] | None = Field(

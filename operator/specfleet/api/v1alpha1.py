@@ -121,6 +121,20 @@ _EXTERNAL_RULES = (
         ".target",
     ),
     Rule(
+        f"{_EXTERNAL} || !has(self.target) || !self.target.model.startsWith('/') || "
+        "(has(self.target.source) && !has(self.target.source.huggingFace))",
+        "an absolute path needs a volume source: write source.persistentVolumeClaim or source.hostPath, "
+        "or a model id owner/name",
+        ".target.model",
+    ),
+    Rule(
+        f"{_EXTERNAL} || !has(self.target) || self.target.model.startsWith('/') || !has(self.target.source) || "
+        "has(self.target.source.huggingFace)",
+        "a volume source is mounted at the path that model names: write model as an absolute path, "
+        "for instance /models/target",
+        ".target.model",
+    ),
+    Rule(
         f"{_EXTERNAL} || (has(self.drafts) && size(self.drafts) == 1)",
         "strategy Split needs one way to draft: write drafts: [{name: ngram, mode: NGram}]",
         ".drafts",
