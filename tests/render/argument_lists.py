@@ -173,7 +173,6 @@ VLLM = (
         (),
         {"model": QWEN, "api_key": True, "prefix": ()},
         env={"KEY": SECRET},
-        says=("$(KEY) is a variable",),
     ),
     ArgumentList(
         "ngram-json",
@@ -444,7 +443,6 @@ VLLM = (
             "HF_TOKEN": SECRET,
         },
         flags={"max-model-len": "8192", "revision": "main"},
-        says=("$(HF_TOKEN) is a variable",),
     ),
     ArgumentList(
         "key-in-environment",
@@ -675,7 +673,6 @@ SGLANG = (
         {"custom_labels": ("route", "tenant"), "metrics": True, "api_key": True, "served_names": ("qwen",)},
         image=SGLANG_IMAGE,
         env={"KEY": SECRET},
-        says=("$(KEY) is a variable",),
     ),
     ArgumentList(
         "sglang-abbreviations",

@@ -12,7 +12,7 @@ from specfleet.api.findings import errors
 from specfleet.cli.adopting.document import Adopted
 from specfleet.cli.adopting.external import external
 from specfleet.cli.adopting.roles import one_role, two_roles
-from specfleet.cli.adopting.scene import AdoptError, Scene, deployment_name, scene_of_cluster, scene_of_text
+from specfleet.cli.adopting.scene import AdoptError, Scene, deployment_name, scene_of_text
 from specfleet.cli.adopting.side import candidates, side_of
 from specfleet.cli.adopting.split import SplitOptions, split
 from specfleet.cli.validate import SettingsOption, settings_or_end, text_or_end
@@ -88,6 +88,9 @@ def _scene(
         return scene_of_text(text_or_end("adopt", filename), shown, namespace)
     if wanted is None:
         _end("expected deployment/NAME, or -f with a manifest", 2)
+    # Imported here: a manifest needs no client of the API server, which takes half a second to load.
+    from specfleet.cli.adopting.from_cluster import scene_of_cluster
+
     names = [one for one in (wanted, other) if one is not None]
     return asyncio.run(scene_of_cluster(names, namespace, kubeconfig))
 

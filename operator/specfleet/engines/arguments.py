@@ -19,6 +19,7 @@ from specfleet.engines.release import Minor, tag_version
 
 VLLM_PORT = 8000
 _API_KEY_VARIABLES = {EngineType.VLLM: "VLLM_API_KEY"}
+_SECRET_FLAGS = frozenset({"api-key", "admin-api-key", "hf-token"})
 _PATH = "args"
 
 
@@ -230,6 +231,7 @@ class _Reader:
                 strays.append(one)
         self.problems += [stray.message for stray in strays]
         self.problems += [problem for one in given if (problem := self._flag_problem(one)) is not None]
+        self.problems += self._unseen(given, model)
         last = {_name(one): one for one in given if isinstance(one.flag, Flag) and not one.member}
         found = ReadArguments(
             self.engine,
@@ -250,6 +252,15 @@ class _Reader:
             port=port if port is not None else found.port,
             problems=tuple(dict.fromkeys(self.problems)),
         )
+
+    def _unseen(self, given: Sequence[Given], model: str | None) -> list[str]:
+        """References whose value is not known; those of keys and tokens need not be."""
+        texts = [one.value or "" for one in given if _name(one) not in _SECRET_FLAGS]
+        return [
+            f"$({name}) is a variable whose value is not written in the object: what it stands for cannot be seen here"
+            for name in self.started.unknown
+            if any(f"$({name})" in text for text in (*texts, model or ""))
+        ]
 
     def _split_words(self, words: Sequence[str]) -> list[str]:
         """Takes `--flag value`, written as one word, apart; the engine itself would not."""

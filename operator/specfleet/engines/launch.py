@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specfleet.api.v1alpha1 import EngineType
 
@@ -63,6 +63,7 @@ class Launch:
         module: whether it is started as a Python module that takes the model as a flag.
         shell: whether a script that cannot be read stands between.
         foreign: whether it is another server than the two.
+        unknown: names in `$(NAME)` whose value is not written in the object.
         problems: sentences about what could not be read.
     """
 
@@ -72,6 +73,7 @@ class Launch:
     module: bool = False
     shell: bool = False
     foreign: bool = False
+    unknown: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -111,10 +113,7 @@ def launch(argv: Sequence[str], variables: Mapping[str, str | None]) -> Launch:
     """What the words of a container start, after Kubernetes and a plain shell script."""
     expansion = _Expansion(variables)
     words = [expansion.of(word) for word in argv]
-    notes = [
-        f"$({name}) is a variable whose value is not written in the object: what it stands for cannot be seen here"
-        for name in expansion.unknown
-    ]
+    unknown = tuple(expansion.unknown)
     script = _script(words)
     if script is not None:
         commands, problem = plain_commands(script)
@@ -123,9 +122,9 @@ def launch(argv: Sequence[str], variables: Mapping[str, str | None]) -> Launch:
             problem = f"the shell script runs {what}, expected the engine's one command"
         if problem is not None:
             advice = "write the engine's command line without a shell, as command and args of the container"
-            return Launch(None, (), shell=True, problems=(*notes, f"{problem}: {advice}"))  # noqa: S604
+            return Launch(None, (), shell=True, unknown=unknown, problems=(f"{problem}: {advice}",))  # noqa: S604
         words = commands[0]
-    return _found(words, tuple(notes), scripted=script is not None)
+    return replace(_found(words, scripted=script is not None), unknown=unknown)
 
 
 def _script(words: Sequence[str]) -> str | None:
@@ -140,24 +139,24 @@ def _script(words: Sequence[str]) -> str | None:
     return None
 
 
-def _found(words: list[str], notes: tuple[str, ...], *, scripted: bool) -> Launch:
+def _found(words: list[str], *, scripted: bool) -> Launch:
     for index, word in enumerate(words):
         name = word.rsplit("/", 1)[-1]
         after = words[index + 1] if index + 1 < len(words) else ""
         if (index == 0 or words[index - 1] == "-m") and name in NOT_ENGINES:
             what = f"the container runs {NOT_ENGINES[name]} ({name}), neither vLLM's nor SGLang's OpenAI server"
-            return Launch(None, (), foreign=True, problems=(*notes, what))
+            return Launch(None, (), foreign=True, problems=(what,))
         if word == "-m" and after in MODULES:
-            return Launch(MODULES[after], tuple(words[index + 2 :]), _prefix(words[:index]), True, problems=notes)
+            return Launch(MODULES[after], tuple(words[index + 2 :]), _prefix(words[:index]), True)
         if word == "-m" and after in CLI_MODULES and words[index + 2 : index + 3] == ["serve"]:
-            return Launch(CLI_MODULES[after], tuple(words[index + 3 :]), _prefix(words[:index]), problems=notes)
+            return Launch(CLI_MODULES[after], tuple(words[index + 3 :]), _prefix(words[:index]))
         if name in PROGRAMS and after == "serve":
-            return Launch(PROGRAMS[name], tuple(words[index + 2 :]), _prefix(words[:index], name), problems=notes)
+            return Launch(PROGRAMS[name], tuple(words[index + 2 :]), _prefix(words[:index], name))
     first = words[0].rsplit("/", 1)[-1] if words else ""
     if scripted or (first and _OPAQUE.fullmatch(first)):
         what = f"the container runs {shlex.join(words[:2])}, which is neither vLLM's nor SGLang's server"
-        return Launch(None, (), shell=True, problems=(*notes, f"{what}: what it hands on cannot be seen"))  # noqa: S604
-    return Launch(None, tuple(words[1:] if words[:1] == ["serve"] else words), problems=notes)
+        return Launch(None, (), shell=True, problems=(f"{what}: what it hands on cannot be seen",))  # noqa: S604
+    return Launch(None, tuple(words[1:] if words[:1] == ["serve"] else words))
 
 
 def _prefix(words: Sequence[str], program: str = "") -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def _target(sides: list[Side], notes: list[str]) -> dict[str, Any]:
             first, second = (", ".join(side.served_names) for side in known)
             notes.append(
                 f"the pools serve different names ({known[0].name}: {first}; {known[1].name}: {second}): a request "
-                "that moves would be answered with 404; give both the same --served-model-name before enforcement: Enforce"
+                "that moves would be answered with 404; give both the same --served-model-name before Enforce"
             )
             return {}
     elif not known:

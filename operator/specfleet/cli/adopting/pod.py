@@ -31,8 +31,10 @@ _OURS = frozenset({"containers", "volumes", "initContainers", "terminationGraceP
 _DEFAULT_GRACE_SECONDS = 30
 _CARRIED_CONTAINER = ("resources", "securityContext", "volumeMounts", "volumeDevices", "workingDir")
 _SAID_ELSEWHERE = frozenset(
-    "name image command args env envFrom ports terminationMessagePath terminationMessagePolicy imagePullPolicy "
-    "startupProbe readinessProbe livenessProbe stdin tty".split()
+    {
+        *("name", "image", "command", "args", "env", "envFrom", "ports", "imagePullPolicy", "stdin", "tty"),
+        *("startupProbe", "readinessProbe", "livenessProbe", "terminationMessagePath", "terminationMessagePolicy"),
+    }
 )
 _ENV_SOURCES = frozenset({"secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"})
 

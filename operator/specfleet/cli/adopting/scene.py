@@ -1,20 +1,16 @@
-"""What is there to adopt: Deployments and Services, read from manifests or from a cluster."""
+"""What is there to adopt: Deployments and Services, as manifests have them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from specfleet.api.names import LABEL_DEPLOYMENT
-from specfleet.cluster.auth import connect
-from specfleet.cluster.client import ApiClient, Manifest
-from specfleet.cluster.errors import ApiError, ClusterError
-from specfleet.cluster.gate import WriteGate
-from specfleet.cluster.kinds import DEPLOYMENT, SERVICE, Kind
+
+Manifest = dict[str, Any]
 
 DEPLOYMENT_WORDS = ("deployment", "deployments", "deploy", "deployment.apps", "deployments.apps")
 _BY_HAND = "write a SpecDeployment with pools.strategy External by hand, for the Service that selects its pods"
@@ -126,7 +122,7 @@ def scene_of_text(text: str, file: str, namespace: str | None) -> Scene:
     if namespace is None and len(spaces) > 1:
         raise AdoptError(f"{file} has Deployments of several namespaces ({', '.join(spaces)}): name one with -n")
     space = namespace or (spaces[0] if spaces else "")
-    inside = [one for one in found if _namespace(one) in (None, "", space)]
+    inside = [one for one in found if not space or _namespace(one) in (None, "", space)]
     return Scene(
         file,
         space,
@@ -166,54 +162,6 @@ def _checked(manifest: Manifest, file: str) -> Manifest:
                     f"{one.get('name')}, found {found}"
                 )
     return manifest
-
-
-async def scene_of_cluster(names: Iterable[str], namespace: str | None, kubeconfig: Path | None) -> Scene:
-    """The scene in a namespace of the cluster. Raises AdoptError and ClusterError."""
-    connection = await connect(kubeconfig)
-    where = namespace or connection.namespace
-    async with connection.session() as session:
-        client = ApiClient(session, connection.server, WriteGate())
-        notes: list[str] = []
-        wanted = []
-        for name in names:
-            one = await _get(client, where, name)
-            if one is not None:
-                wanted.append(one)
-        services = await _list(client, SERVICE, where)
-        try:
-            deployments = await _list(client, DEPLOYMENT, where)
-        except AdoptError:
-            notes.append(
-                f"Deployments of namespace {where} may not be listed by you: whether its Services select the pods of "
-                "others too was not looked at"
-            )
-            deployments = wanted
-    return Scene(f"namespace {where}", where, tuple(deployments), tuple(services), notes=tuple(notes))
-
-
-async def _get(client: ApiClient, namespace: str, name: str) -> Manifest | None:
-    try:
-        return await client.get(DEPLOYMENT, namespace, name)
-    except ApiError as error:
-        raise _refused("get", DEPLOYMENT, namespace, error) from error
-
-
-async def _list(client: ApiClient, kind: Kind, namespace: str) -> list[Manifest]:
-    try:
-        items = (await client.read(kind.path(namespace))).get("items") or []
-    except ApiError as error:
-        raise _refused("list", kind, namespace, error) from error
-    return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
-
-
-def _refused(verb: str, kind: Kind, namespace: str, error: ApiError) -> AdoptError | ClusterError:
-    if error.forbidden or error.status == 401:
-        return AdoptError(
-            f"you may not {verb} {kind.plural} in namespace {namespace}: ask for a role with get and list on "
-            f"deployments and services there, or use -f with a manifest ({error.message or error})"
-        )
-    return AdoptError(f"{kind.plural} of namespace {namespace} cannot be read: {error.message or error}")
 
 
 def is_rendered(deployment: Manifest) -> bool:
