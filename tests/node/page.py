@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMAND_SECONDS = 300.0
+COMMAND_SECONDS = 960.0
 ELISION = "..."
 
 _POD_SUFFIX = re.compile(r"-[a-z0-9]{6,10}-[a-z0-9]{5}\b")

@@ -3,154 +3,77 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-import yaml
-
-from tests.node.kube import KubeError, wait_for
-from tests.testbed import api
+from specfleet.api.names import LABEL_DEPLOYMENT
+from tests.node.install import pods_of
+from tests.node.kube import Kube, ready_pods, wait_for
+from tests.node.routers import READ_PORT
+from tests.testbed.prometheus_server import PrometheusServer, Target
 
 NODE_ADDRESS = "10.213.0.1"
 """The machine as pods reach it."""
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
+SCRAPE_SECONDS = 2
+SEEN_SECONDS = 60.0
 
 Fault = Literal["none", "slow", "half the series", "half the bytes"]
 
 
-def scrape_config(kubeconfig: Path, every_seconds: int) -> dict[str, Any]:
-    """Prometheus' configuration: every router pod of every SpecDeployment, labelled and named as docs say."""
-    pod = "__meta_kubernetes_pod_"
+def server(directory: Path) -> PrometheusServer:
+    """A Prometheus that pods reach, not started."""
+    return PrometheusServer(directory, scrape_seconds=SCRAPE_SECONDS, listens_on=NODE_ADDRESS)
+
+
+def scrape(prometheus: PrometheusServer, kube: Kube, fleets: list[tuple[str, str]]) -> None:
+    """Have the routers of these SpecDeployments (name, namespace) scraped, and wait until their counters are there.
+
+    Debian's Prometheus has no discovery by Kubernetes, so the labels that it would give are written for it.
+    """
+    targets = [
+        Target(f"{pod['status']['podIP']}:{READ_PORT}", _labels(pod))
+        for name, namespace in fleets
+        for pod in ready_pods(pods_of(kube, name, namespace))
+        if pod["metadata"]["labels"]["app.kubernetes.io/component"] == "router"
+    ]
+    prometheus.targets(targets)
+    for target in targets:
+        selector = f'specfleet_router_uptime{{pod="{target.labels["pod"]}"}}'
+        wait_for(
+            f"{selector} in Prometheus",
+            partial(_seen, prometheus.url, selector),
+            seconds=SEEN_SECONDS,
+        )
+
+
+def _seen(url: str, selector: str) -> bool | None:
+    return bool(query(url, selector)) or None
+
+
+def _labels(pod: dict[str, Any]) -> dict[str, str]:
+    metadata = pod["metadata"]
     return {
-        "global": {"scrape_interval": f"{every_seconds}s", "scrape_timeout": f"{every_seconds}s"},
-        "scrape_configs": [
-            {
-                "job_name": "specfleet-routers",
-                "metrics_path": "/stats/prometheus",
-                "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig)}],
-                "relabel_configs": [
-                    {
-                        "source_labels": [
-                            f"{pod}label_app_kubernetes_io_name",
-                            f"{pod}label_app_kubernetes_io_component",
-                            f"{pod}container_port_name",
-                        ],
-                        "regex": "specfleet;router;read",
-                        "action": "keep",
-                    },
-                    {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
-                    {"source_labels": [f"{pod}name"], "target_label": "pod"},
-                    {"source_labels": [f"{pod}label_specfleet_dev_deployment"], "target_label": "deployment"},
-                ],
-                "metric_relabel_configs": [
-                    {
-                        "source_labels": ["__name__"],
-                        "regex": "envoy_specfleet_.*|envoy_server_uptime",
-                        "action": "keep",
-                    },
-                    {
-                        "source_labels": ["__name__"],
-                        "regex": "envoy_(specfleet_.*)",
-                        "target_label": "__name__",
-                        "replacement": "$1",
-                    },
-                    {
-                        "source_labels": ["__name__"],
-                        "regex": "envoy_server_uptime",
-                        "target_label": "__name__",
-                        "replacement": "specfleet_router_uptime",
-                    },
-                ],
-            }
-        ],
+        "namespace": metadata["namespace"],
+        "pod": metadata["name"],
+        "specfleet_dev_deployment": metadata["labels"][LABEL_DEPLOYMENT],
     }
 
 
-class Prometheus:
-    """The server. It keeps its data and address over `stop` and `start`, as one on a volume does."""
-
-    def __init__(self, directory: Path, kubeconfig: Path, *, every_seconds: int = 2) -> None:
-        self._directory = directory
-        self._port = _free_port()
-        self._running: subprocess.Popen[bytes] | None = None
-        self._config = directory / "prometheus.yml"
-        self._config.write_text(yaml.safe_dump(scrape_config(kubeconfig, every_seconds)))
-
-    @property
-    def url(self) -> str:
-        """Its base URL, which pods reach too."""
-        return f"http://{NODE_ADDRESS}:{self._port}"
-
-    def start(self) -> None:
-        """Start it and wait until it answers."""
-        with (self._directory / "prometheus.log").open("ab") as log:
-            self._running = subprocess.Popen(
-                [
-                    api.prometheus_binary(),
-                    f"--config.file={self._config}",
-                    f"--storage.tsdb.path={self._directory / 'data'}",
-                    f"--web.listen-address={NODE_ADDRESS}:{self._port}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        wait_for("Prometheus to be ready", self._ready, seconds=START_SECONDS)
-
-    def stop(self) -> None:
-        """End it; what it has recorded stays."""
-        if self._running is not None:
-            self._running.terminate()
-            self._running.wait(STOP_SECONDS)
-            self._running = None
-
-    def query(self, promql: str) -> list[dict[str, Any]]:
-        """The result of an instant query."""
-        with urllib.request.urlopen(
-            f"{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": promql}), timeout=10
-        ) as response:
-            result: list[dict[str, Any]] = json.load(response)["data"]["result"]
-        return result
-
-    def wait_scraped(self, name: str, namespace: str, routers: int) -> None:
-        """Wait until the counters of that many routers of a SpecDeployment are there."""
-        selector = f'specfleet_router_uptime{{namespace="{namespace}",deployment="{name}"}}'
-        wait_for(
-            f"{routers} routers of {name} in Prometheus",
-            lambda: len(self.query(selector)) == routers or None,
-            seconds=START_SECONDS,
-        )
-
-    def _ready(self) -> bool | None:
-        if self._running is not None and self._running.poll() is not None:
-            log = (self._directory / "prometheus.log").read_text()
-            raise KubeError(f"Prometheus ended with {self._running.returncode}: {log[-800:]}")
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=2) as response:
-                return response.status == 200 or None
-        except (urllib.error.URLError, OSError):
-            return None
-
-    def __enter__(self) -> Prometheus:
-        """Start it."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End it."""
-        self.stop()
+def query(url: str, promql: str) -> list[dict[str, Any]]:
+    """The result of an instant query."""
+    question = urllib.parse.urlencode({"query": promql})
+    with urllib.request.urlopen(f"{url}/api/v1/query?{question}", timeout=10) as response:
+        result: list[dict[str, Any]] = json.load(response)["data"]["result"]
+    return result
 
 
 class FaultyProxy:
@@ -249,13 +172,6 @@ def without_half_the_series(answer: bytes) -> bytes:
     document = json.loads(answer)
     document["data"]["result"] = document["data"]["result"][::2]
     return json.dumps(document).encode()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((NODE_ADDRESS, 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def during(seconds: float, look: Callable[[], None], *, every: float = 2.0) -> None:

@@ -15,15 +15,15 @@ from tests.node.conftest import Fleet
 from tests.node.install import apply_and_wait, remove
 from tests.node.kube import Kube, condition, wait_for
 from tests.node.load import Load
-from tests.node.prometheus import Fault, FaultyProxy, Prometheus, during
+from tests.node.prometheus import Fault, FaultyProxy, during, scrape, server
 from tests.node.stub_fleet import stub_fleet
 from tests.node.traffic import Ask, Clients
 from tests.node.twin import TwinLoad
+from tests.testbed.prometheus_server import PrometheusServer
 
 pytestmark = pytest.mark.node
 
 BLOCK_SECONDS = 5
-SCRAPE_SECONDS = 2
 ROUTES: list[dict[str, Any]] = [
     {"name": "code", "match": [{"header": {"name": "x-route", "value": "code"}}]},
     {"name": "chat"},
@@ -49,10 +49,11 @@ def say(line: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes all routers of the node."""
-    with Prometheus(tmp_path_factory.mktemp("prometheus"), kube.kubeconfig, every_seconds=SCRAPE_SECONDS) as running:
-        yield running
+def prometheus(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+    """A Prometheus that runs, and is told what to scrape by `scrape`."""
+    running = server(tmp_path_factory.mktemp("prometheus")).start()
+    yield running
+    running.stop()
 
 
 @pytest.fixture
@@ -126,9 +127,11 @@ def enough(load: Load, count: int) -> Callable[[], bool | None]:
     return lambda: load.tally.total >= wanted or None
 
 
-def test_both_sources_switch_within_one_block_of_each_other(prometheus: Prometheus, make: Make) -> None:
+def test_both_sources_switch_within_one_block_of_each_other(
+    kube: Kube, prometheus: PrometheusServer, make: Make
+) -> None:
     direct, scraped = make(None), make(prometheus.url)
-    prometheus.wait_scraped(scraped.name, scraped.namespace, routers=2)
+    scrape(prometheus, kube, [(scraped.name, scraped.namespace)])
     with TwinLoad((direct.endpoint, scraped.endpoint), traffic(GOOD)) as load:
         for one in (direct, scraped):
             wait_for(f"figures of {one.name}", partial(figures, one, "chat"), seconds=90)
@@ -154,9 +157,11 @@ def test_both_sources_switch_within_one_block_of_each_other(prometheus: Promethe
     ],
 )
 def test_answers_that_cannot_be_used_move_nothing(
-    prometheus: Prometheus, make: Make, fault: Fault, reason: str, seconds: float
+    kube: Kube, prometheus: PrometheusServer, make: Make, fault: Fault, reason: str, seconds: float
 ) -> None:
     with FaultyProxy(prometheus.url) as proxy:
+        fleet = make(proxy.url)
+        scrape(prometheus, kube, [(fleet.name, fleet.namespace)])
 
         def spoil() -> None:
             proxy.fault = fault
@@ -164,11 +169,19 @@ def test_answers_that_cannot_be_used_move_nothing(
         def mend() -> None:
             proxy.fault = "none"
 
-        _nothing_moves(make(proxy.url), spoil, mend, reason, seconds)
+        _nothing_moves(fleet, spoil, mend, reason, seconds)
 
 
-def test_a_prometheus_that_is_gone_for_ten_minutes_moves_nothing(prometheus: Prometheus, make: Make) -> None:
-    _nothing_moves(make(prometheus.url), prometheus.stop, prometheus.start, "PrometheusUnreachable", TEN_MINUTES)
+def test_a_prometheus_that_is_gone_for_ten_minutes_moves_nothing(
+    kube: Kube, prometheus: PrometheusServer, make: Make
+) -> None:
+    fleet = make(prometheus.url)
+    scrape(prometheus, kube, [(fleet.name, fleet.namespace)])
+
+    def mend() -> None:
+        prometheus.start()
+
+    _nothing_moves(fleet, prometheus.stop, mend, "PrometheusUnreachable", TEN_MINUTES)
 
 
 def _nothing_moves(

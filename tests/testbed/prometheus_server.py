@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback that scrapes given addresses, with the names and labels that the PodMonitor gives."""
+"""A real Prometheus that scrapes given addresses, with the names and labels that the PodMonitor gives."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class PrometheusServer:
     """The process. It keeps address and data over `stop` and `start`.
 
     Args:
+        listens_on: address of this machine: loopback, or one that pods reach.
         raw: names stay as Envoy writes them.
         jobs: how often each target is scraped under another job's name.
     """
@@ -43,13 +44,14 @@ class PrometheusServer:
     scrape_seconds: float = 1.0
     raw: bool = False
     jobs: int = 1
+    listens_on: str = LOOPBACK
     port: int = field(default_factory=lambda: _free_port())
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Base URL of its API."""
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"http://{self.listens_on}:{self.port}"
 
     def targets(self, targets: Iterable[Target]) -> None:
         """Scrape these from now on; a running server notices within the second."""
@@ -65,7 +67,10 @@ class PrometheusServer:
         if not (self.directory / "targets.yaml").exists():
             self.targets(())
         command = [str(api.prometheus_binary()), f"--config.file={config}"]
-        command += [f"--storage.tsdb.path={self.directory / 'data'}", f"--web.listen-address={LOOPBACK}:{self.port}"]
+        command += [
+            f"--storage.tsdb.path={self.directory / 'data'}",
+            f"--web.listen-address={self.listens_on}:{self.port}",
+        ]
         with (self.directory / "prometheus.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
         deadline = time.monotonic() + START_SECONDS
