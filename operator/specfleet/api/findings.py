@@ -47,6 +47,7 @@ class FindingReason(StrEnum):
     UNREACHABLE_ROUTE = "UnreachableRoute"
     UNUSED_FIELD = "UnusedField"
     NOTHING_TO_WATCH = "NothingToWatch"
+    MODEL_MISMATCH = "ModelMismatch"
     SERVED_NAME_MISMATCH = "ServedNameMismatch"
     DRAFT_MISMATCH = "DraftMismatch"
     ENGINE_FORCES_USAGE = "EngineForcesUsage"
@@ -88,6 +89,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.UNREACHABLE_ROUTE: "No request can reach the route: earlier routes take all that it matches.",
     FindingReason.UNUSED_FIELD: "The field has no effect beside another one.",
     FindingReason.NOTHING_TO_WATCH: "Routes begin in baseline, nothing goes to speculation: nothing to decide by.",
+    FindingReason.MODEL_MISMATCH: "Pools, or pods and spec.target, name different models.",
     FindingReason.SERVED_NAME_MISMATCH: "A pool's pods do not take a model name that requests reach them with.",
     FindingReason.DRAFT_MISMATCH: "The pods draft otherwise than spec.drafts says; what they do is what counts.",
     FindingReason.ENGINE_FORCES_USAGE: "The engines put usage on every chunk of a stream, asked or not.",

@@ -70,6 +70,7 @@ class ExternalPool:
         speculative: whether its pods speculate.
         figures_per_request: whether all its pods put acceptance figures into answers.
         forced_usage: whether a pod was started with usage on every chunk of a stream.
+        model: what its pods load, a Hub id or a path, where all that tell have one.
         served_names: model names that all its pods take; empty where they could not be read.
         api_key: whether its command line asks for an API key.
         problems: what else was seen, in sentences: pods of both kinds, arguments in a shell script, metrics on no port.
@@ -88,6 +89,7 @@ class ExternalPool:
     speculative: bool | None = None
     figures_per_request: bool | None = None
     forced_usage: bool | None = None
+    model: str | None = None
     served_names: tuple[str, ...] = ()
     api_key: bool | None = None
     problems: tuple[str, ...] = field(default=())

@@ -21,6 +21,7 @@ def external_findings(deployment: SpecDeployment, pools: ExternalPools) -> list[
     if deployment.spec.external is None:
         return []
     return [
+        *_model_findings(deployment, pools),
         *_served_name_findings(deployment, pools),
         *_declared_findings(deployment, pools),
         *_usage_findings(deployment, pools),
@@ -33,6 +34,28 @@ def _side(name: str) -> str:
 
 def _path(name: str) -> str:
     return f"spec.pools.external.{_side(name)}.service"
+
+
+def _model_findings(deployment: SpecDeployment, pools: ExternalPools) -> Iterator[Finding]:
+    """A path is what a pod calls its model: only names that somebody else gave can be compared with one another."""
+    named = {name: pool for name, pool in pools.items() if pool.model is not None and not pool.model.startswith("/")}
+    baseline, speculative = named.get(BASELINE_POOL), named.get(deployment.spec.draft.name)
+    if baseline is not None and speculative is not None and baseline.model != speculative.model:
+        yield warning(
+            FindingReason.MODEL_MISMATCH,
+            "spec.pools.external",
+            f"the pods of Service {baseline.service} load {baseline.model}, those of Service {speculative.service} "
+            f"{speculative.model}: a switch would change what clients are answered; start both with one model",
+        )
+    target = deployment.spec.target
+    for pool in named.values():
+        if target is not None and not target.model.startswith("/") and pool.model != target.model:
+            yield warning(
+                FindingReason.MODEL_MISMATCH,
+                "spec.target.model",
+                f"target.model says {target.model}, the pods of Service {pool.service} load {pool.model}: write that, "
+                "or the Service of other pods",
+            )
 
 
 def _served_name_findings(deployment: SpecDeployment, pools: ExternalPools) -> Iterator[Finding]:

@@ -177,6 +177,21 @@ def test_a_served_name_that_no_pod_serves_is_an_error_where_aliases_become_it(
     assert "serve a/b, not llama" in found[0].message
 
 
+def test_pools_that_load_different_models_are_a_warning_but_paths_are_not_compared() -> None:
+    one = deployment(target={"model": "a/b"})
+    other = seen(pool("speculative", "llama-eagle", model="a/c"), pool("baseline", "llama", model="a/b"))
+    path = seen(pool("speculative", "llama-eagle", model="/models/b"), pool("baseline", "llama", model="a/b"))
+
+    found = external_findings(one, other)
+
+    assert told(found) == [
+        (Severity.WARNING, FindingReason.MODEL_MISMATCH, "spec.pools.external"),
+        (Severity.WARNING, FindingReason.MODEL_MISMATCH, "spec.target.model"),
+    ]
+    assert "load a/b, those of Service llama-eagle a/c" in found[0].message
+    assert external_findings(one, path) == []
+
+
 def test_what_the_object_says_otherwise_than_the_pods_is_a_warning_with_the_line_to_write() -> None:
     one = deployment(
         engine={"type": "vLLM", "version": "0.31"}, drafts=[{"name": "eagle", "mode": "EAGLE3", "tokens": 4}]
