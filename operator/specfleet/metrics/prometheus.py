@@ -138,7 +138,7 @@ class PrometheusSource:
                 due[one.wanted.endpoint][key] = one.wanted
                 one.due = _next(now, one.wanted.interval_seconds)
         for endpoint, wanted in due.items():
-            task = asyncio.create_task(self._round(endpoint, wanted), name=f"ask {endpoint.url}")
+            task = asyncio.create_task(self.ask(endpoint, wanted), name=f"ask {endpoint.url}")
             self._asking[endpoint] = task
             task.add_done_callback(partial(self._asked, endpoint))
 
@@ -148,8 +148,8 @@ class PrometheusSource:
         if not task.cancelled() and task.exception() is not None:
             logger.error("source Prometheus: unexpected error", exc_info=task.exception())
 
-    async def _round(self, endpoint: Endpoint, wanted: Mapping[Key, Wanted]) -> None:
-        """Ask for all of these. A server that does not answer one shard is not asked for the next."""
+    async def ask(self, endpoint: Endpoint, wanted: Mapping[Key, Wanted]) -> None:
+        """Ask for these now. A server that does not answer for some is not asked for the rest."""
         trouble: Trouble | None = None
         news: list[Key] = []
         for keys in shards(wanted):

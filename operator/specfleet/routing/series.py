@@ -86,14 +86,14 @@ class _Origin:
         """One series."""
         name = labels["__name__"]
         if name in (UPTIME, RAW_UPTIME):
-            self._uptimes.update((at, float(value)) for at, value in values)
+            self._uptimes.update((float(at), float(value)) for at, value in values)
             return
         counter = name.removeprefix(RAW_PREFIX).removeprefix(PREFIX)
         row = labels.get("route", ""), labels.get("pool", ""), labels.get("intended", "")
         cell = self._cells[counter, row]
         for at, value in values:
             # Requests come in several series a row, by status and phase.
-            cell[at] = _sum(cell.get(at, 0), _count(value))
+            cell[float(at)] = _sum(cell.get(float(at), 0), _count(value))
 
     def newest(self) -> float:
         """The time of the newest sample; those without a process start count as older than all with one."""
