@@ -151,6 +151,7 @@ class Team:
         selector: Mapping[str, str] | None = None,
         *,
         headless: bool = True,
+        labels: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Body:
         """A Service on port 8000 over pods that listen on `port`."""
@@ -160,7 +161,8 @@ class Team:
             **({"clusterIP": "None"} if headless else {}),
             **spec,
         }
-        return self.world.api.create("Service", self.world.namespace, {"metadata": {"name": name}, "spec": body})
+        meta = {"name": name, "labels": dict(labels or {})}
+        return self.world.api.create("Service", self.world.namespace, {"metadata": meta, "spec": body})
 
     def endpoints(self, service: str) -> list[Body]:
         """The endpoints of a Service."""

@@ -59,6 +59,9 @@ class Kubelet:
             self.routers.pop(uid).close()
         for uid, pod in pods.items():
             if pod["metadata"].get("deletionTimestamp"):
+                if pod["spec"].get("nodeName"):
+                    path = f"/api/v1/namespaces/{self._namespace}/pods/{pod['metadata']['name']}"
+                    self._api.request("DELETE", path, {"gracePeriodSeconds": 0})
                 continue
             self._say(uid, pod)
 

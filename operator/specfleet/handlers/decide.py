@@ -147,12 +147,22 @@ def decide(
     return decisions
 
 
-def weights(decisions: Mapping[str, RouteDecision], baseline_dead: bool, speculative_dead: bool) -> dict[str, int]:
+def weights(
+    decisions: Mapping[str, RouteDecision],
+    baseline_dead: bool,
+    speculative_dead: bool,
+    *,
+    speculative_full: bool = False,
+) -> dict[str, int]:
     """Speculative percent by route that routers are to serve. A pool without a ready pod gets nothing.
 
-    With both dead the decision stands: there is nobody to send anything to.
+    With both dead the decision stands: there is nobody to send anything to. A full speculative pool keeps what it has,
+    and no route that is off explores in it.
     """
-    wanted = {name: one.verdict.speculative_percent for name, one in decisions.items()}
+    wanted = {
+        name: 0 if speculative_full and one.verdict.pool == "baseline" else one.verdict.speculative_percent
+        for name, one in decisions.items()
+    }
     if speculative_dead and not baseline_dead:
         return dict.fromkeys(wanted, 0)
     if baseline_dead and not speculative_dead:

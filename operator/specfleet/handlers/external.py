@@ -135,12 +135,19 @@ class Assessment:
     warnings: tuple[Finding, ...] = ()
 
 
-def assess_pools(spec: SpecDeploymentSpec, seen: Mapping[str, SeenPool], *, figures_seen: bool = False) -> Assessment:
+def assess_pools(
+    spec: SpecDeploymentSpec,
+    seen: Mapping[str, SeenPool],
+    *,
+    figures_seen: bool = False,
+    before: Assessment | None = None,
+) -> Assessment:
     """The assessment of what was seen.
 
     Args:
         seen: by pool name; a side that the spec does not have is missing.
         figures_seen: whether a router has counted figures in answers of the speculative pool.
+        before: the last one, which stands where pods are gone or do not agree.
     """
     draft = spec.draft.name
     pools = {name: _facts(spec, pool) for name, pool in seen.items()}
@@ -150,8 +157,13 @@ def assess_pools(spec: SpecDeploymentSpec, seen: Mapping[str, SeenPool], *, figu
     attribution: Attribution = "Router"
     why, counters = "", None
     if speculative is not None:
-        draft_tokens = pools[draft].draft_tokens or spec.draft.tokens
+        told = pools[draft].draft_tokens
+        if told is None and before is not None and (draft in rolling or not speculative.staying):
+            told = before.draft_tokens
+        draft_tokens = told or spec.draft.tokens
         attribution, why = _attribution(spec.engine.type, pools[draft], figures_seen)
+        if before is not None and not speculative.staying:
+            attribution, why = before.attribution, before.why
         if attribution == "Deployment":
             counters = _counters(spec, speculative, why, draft_tokens)
     return Assessment(
@@ -194,11 +206,12 @@ def _facts(spec: SpecDeploymentSpec, pool: SeenPool) -> ExternalPool:
         service=pool.asked.service,
         headless=pool.headless,
         port=pool.port or pool.asked.port,
-        pods=tuple(_pod_facts(pod) for pod in pool.pods),
+        pods=tuple(_pod_facts(pod) for pod in pool.staying),
         problem=None if pool.problem is None else pool.problem.message,
         release=_release(spec, pool),
         draft_tokens=_one_of(_draft_tokens(pod) for pod in pool.staying),
         draft_mode=_one_of(one.mode for one in arguments),
+        model=_one_of(one.model for one in arguments),
         max_sequences=_max_sequences(spec.engine.type, pool),
         speculative=next(iter(kinds)) if len(kinds) == 1 else None,
         figures_per_request=all(one.figures_per_request for one in arguments) if whole else None,

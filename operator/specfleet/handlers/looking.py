@@ -59,8 +59,8 @@ class Looker:
         outside = await self._seen(key, spec, memory, now)
         seen = outside.sight.seen or {}
         draft = spec.draft
-        outside.figures_seen = outside.figures_seen or _measured(memory.samples.values(), draft.name)
-        found = assess_pools(spec, seen, figures_seen=outside.figures_seen)
+        outside.figures_seen = outside.figures_seen or _measured(memory.counted.values(), draft.name)
+        found = assess_pools(spec, seen, figures_seen=outside.figures_seen, before=outside.assessment)
         found = _with_findings(found, self._renderer.check_external(body, spec, found.pools))
         before = outside.assessment
         if before is not None and before.attribution != found.attribution:
@@ -80,7 +80,8 @@ class Looker:
         if outside is None or outside.assessment is None:
             return
         if outside.weigh_due:
-            outside.weighed(memory.samples.values())
+            outside.weighed(memory.loads.values())
+        outside.filled(memory.loads.values(), spec.draft.name)
         if outside.assessment.attribution == "Router":
             return
         increment, problems = outside.take(now)

@@ -16,6 +16,7 @@ from specfleet.metrics.engine import EngineReading
 from specfleet.routing.counters import RouterSample
 
 logger = logging.getLogger(__name__)
+FREE_AGAIN = 0.8
 ALL_ROUTES = "*"  # the one row of engines: they do not know of routes
 
 
@@ -30,6 +31,7 @@ class Outside:
         looked: looks that have ended; `counted` and `weighed_at` are the last ones whose readings were taken in.
         figures_seen: whether a router has counted figures in answers of the speculative pool.
         elsewhere: requests in the engines by pool that did not come by the routers.
+        full: whether the speculative pool has no room for exploration: from its capacity on, until a fifth is free.
         starts: of engines that do not tell when they began: what they had generated last, and since when.
     """
 
@@ -45,6 +47,7 @@ class Outside:
     blocks: dict[str, Block] = field(default_factory=dict)
     figures_seen: bool = False
     elsewhere: dict[str, int] = field(default_factory=dict)
+    full: bool = False
     starts: dict[str, tuple[int, float]] = field(default_factory=dict)
     assessment: Assessment | None = None
 
@@ -94,6 +97,15 @@ class Outside:
         """Why the engines' counters cannot be decided by, if so."""
         ready = [] if pool is None else [pod.uid for pod in pool.pods if pod.ready]
         return self.ledger.hold(now, ready)
+
+    def filled(self, samples: Iterable[RouterSample], pool: str) -> None:
+        """Note whether speculative pool `pool` is full."""
+        limit = self.assessment.capacity.get(pool) if self.assessment is not None else None
+        if limit is None:
+            self.full = True
+            return
+        load = self.elsewhere.get(pool, 0) + sum(sample.active.get(pool, 0) for sample in samples)
+        self.full = load >= limit or (self.full and load > FREE_AGAIN * limit)
 
     @property
     def weigh_due(self) -> bool:

@@ -26,6 +26,7 @@ from specfleet.handlers.decide import RouteDecision, pool_name
 from specfleet.handlers.fleet import Fleet
 
 HISTORY = 10
+TOGETHER_NOTE = " Decided for all routes together."
 SLOW_SWITCH_NOTE = " Routers take a change over within 90 s: their pods may not be annotated."
 
 
@@ -71,13 +72,14 @@ def route_status(
     has_routers: bool,
     slow: bool,
     now: float,
+    together: bool = False,
 ) -> RouteStatus:
     """One route. `applied_percent` is what routers were told, which readiness may make another than the decision's."""
     verdict, state = decision.verdict, decision.state
     served = serving.percent.get(decision.name)
     underway = has_routers and verdict.phase != "Held" and not (serving.confirmed and served == applied_percent)
     phase: Literal["Settled", "Moving", "Exploring", "Held"] = "Moving" if underway else verdict.phase.value
-    message = verdict.message + (SLOW_SWITCH_NOTE if underway and slow else "")
+    message = verdict.message + (TOGETHER_NOTE if together else "") + (SLOW_SWITCH_NOTE if underway and slow else "")
     pool = pool_name(verdict.pool, draft)
     history = list(before.history) if before is not None else []
     if verdict.switched:

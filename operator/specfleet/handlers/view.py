@@ -90,7 +90,8 @@ def compute(
     rooms = _rooms(checked, spec, memory, state, together=together)
     decisions = decide(spec, states, memory.blocks, now, hold_for(state, uncounted, rejected), rooms, together=together)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
-    percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name])
+    full = memory.outside is not None and memory.outside.full
+    percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name], speculative_full=full)
     outside = memory.outside.assessment if memory.outside is not None else None
     settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside)])
     actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer)
@@ -105,6 +106,7 @@ def compute(
             applied_percent=percents[name],
             has_routers=bool(state.routers),
             slow=memory.pods_denied,
+            together=together and decision.config.override == "Auto",
             now=now,
         )
         for name, decision in decisions.items()
