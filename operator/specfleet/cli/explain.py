@@ -161,6 +161,9 @@ def _head(meta: Mapping[str, Any], status: SpecDeploymentStatus, body: Mapping[s
     )
     if enforcement == "Observe":
         yield "Enforcement is Observe: decisions are reported and nothing is moved."
+    counted = _condition(status, "MetricsAvailable")
+    if status.attribution == "Deployment" and counted is not None and counted.status != "False":
+        yield counted.message
     if meta.get("generation") != status.observed_generation:
         yield "The last change of its spec has not been looked at yet."
     if status.endpoint:

@@ -112,6 +112,15 @@ def test_observe_and_an_unseen_edit_are_said() -> None:
     assert "The last change of its spec has not been looked at yet." in told
 
 
+def test_counts_that_are_not_by_route_are_said_with_the_reason() -> None:
+    body = changed(attribution="Deployment")
+    counted = body["status"]["conditions"][1]
+    counted |= {"status": "True", "reason": "EngineCountersRead", "message": "vLLM 0.28.1 has no figures."}
+    assert "vLLM 0.28.1 has no figures." in list(text(body))
+    body["status"]["attribution"] = "Router"
+    assert "vLLM 0.28.1 has no figures." not in list(text(body))
+
+
 def observing() -> dict[str, Any]:
     body = changed(spec={"policy": {"enforcement": "Observe"}})
     body["status"]["routes"][1]["report"] = {
