@@ -113,7 +113,7 @@ def test_observe_and_an_unseen_edit_are_said() -> None:
 
 
 def test_counts_that_are_not_by_route_are_said_with_the_reason() -> None:
-    body = changed(attribution="Deployment")
+    body = changed(status={"attribution": "Deployment"})
     counted = body["status"]["conditions"][1]
     counted |= {"status": "True", "reason": "EngineCountersRead", "message": "vLLM 0.28.1 has no figures."}
     assert "vLLM 0.28.1 has no figures." in list(text(body))
