@@ -41,9 +41,13 @@ POD = Kind("v1", "Pod", "pods")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENT = Kind("events.k8s.io/v1", "Event", "events")
 
+POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+
+_WATCHED = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, DEPLOYMENT)
 # What a SpecDeployment may own. The order is the order of writing: what pods mount or name comes before pods.
-OWNED = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, DEPLOYMENT)
-SELECTED = (*OWNED, POD)
+OWNED = (*_WATCHED, POD_MONITOR)
+# What kopf watches. PodMonitor, which a cluster need not have, is looked at in another way.
+SELECTED = (*_WATCHED, POD)
 GROUP_VERSION = f"/apis/{GROUP}/{VERSION}"
 
 

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from specfleet.cluster.watches import WatchHealth
 from specfleet.handlers.discovery import Discovery
 from specfleet.handlers.http import application
 from specfleet.handlers.looking import Looker
+from specfleet.handlers.monitors import Monitors
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.queue import DEBOUNCE_SECONDS, DueQueue
 from specfleet.handlers.reconcile import Reconciler
@@ -132,6 +134,9 @@ class Operator:
             Scraper(source, self._prometheus),
             queue.mark,
         )
+        monitors = Monitors(
+            client, self._observed, self._process.namespaces, queue.mark, partial(self._kind, reconciler)
+        )
         namespace = self._process.lease_namespace or connection.namespace
         elector = Elector(client, self._gate, namespace, "specfleet", self._process.identity, self._leading.set)
         kopf_stop, kopf_ready = asyncio.Event(), asyncio.Event()
@@ -140,7 +145,8 @@ class Operator:
             asyncio.create_task(self._signals(stop, kopf_ready), name="signals"),
             asyncio.create_task(self._alive_watches(), name="watchdog"),
             asyncio.create_task(self._elected(elector), name="lease"),
-            asyncio.create_task(self._work(queue), name="queue"),
+            asyncio.create_task(self._work(queue, monitors), name="queue"),
+            asyncio.create_task(monitors.run(), name="monitors"),
             asyncio.create_task(source.run(), name="prometheus"),
             asyncio.create_task(self._relisting(client, queue), name="relisting"),
         }
@@ -222,8 +228,13 @@ class Operator:
     async def _elected(self, elector: Elector) -> None:
         await elector.run()
 
-    async def _work(self, queue: DueQueue[Key]) -> None:
+    def _kind(self, reconciler: Reconciler, there: bool) -> None:
+        self._renderer.use_pod_monitors(there)
+        reconciler.rerender()
+
+    async def _work(self, queue: DueQueue[Key], monitors: Monitors) -> None:
         await self._leading.wait()
+        await monitors.looked.wait()
         self._metrics.leader.set(1)
         if self._listed.is_set():
             # What was seen on standby; before that, each object is marked when all of them have been listed.

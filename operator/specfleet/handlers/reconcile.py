@@ -126,6 +126,12 @@ class Reconciler:
         show(self._metrics, key, view, memory)
         return self._next_look(memory, view, wait, now)
 
+    def rerender(self) -> None:
+        """What is rendered has changed, though neither spec nor decision has."""
+        for key, memory in self._memories.items():
+            memory.settled_key = None
+            self._mark(key, 0.0)
+
     def _check(self, key: Key, body: Body) -> Checked:
         meta = body["metadata"]
         known = self._checked.get(key)

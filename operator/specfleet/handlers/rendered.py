@@ -21,6 +21,12 @@ class SpecRenderer:
 
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
+        self._pod_monitors = settings.pod_monitor.enabled is True
+
+    def use_pod_monitors(self, there: bool) -> None:
+        """Render a PodMonitor from now on, or none, as the cluster has the kind and the settings want it."""
+        wanted = self._settings.pod_monitor.enabled
+        self._pod_monitors = there if wanted == "auto" else wanted
 
     def check(self, body: Mapping[str, Any]) -> Checked:
         """Read and validate; what the API server should have refused is found here as well."""
@@ -41,7 +47,9 @@ class SpecRenderer:
     ) -> Rendered:
         """All objects with these weights. `spec` is that of `body`, read before."""
         deployment = _deployment(body, spec)
-        objects = render_all(deployment, self._settings, percents, external=external)
+        objects = render_all(
+            deployment, self._settings, percents, with_pod_monitor=self._pod_monitors, external=external
+        )
         return Rendered(tuple(objects), router_plan(deployment, percents, external).version)
 
     def check_external(

@@ -35,6 +35,9 @@ class Rendered:
 class Renderer(Protocol):
     """Validation and rendering under one operator's settings."""
 
+    def use_pod_monitors(self, there: bool) -> None:
+        """Render a PodMonitor from now on, or none, as the cluster has the kind and the settings want it."""
+
     def check(self, body: Mapping[str, Any]) -> Checked:
         """Read and validate a SpecDeployment; never raises."""
 
