@@ -89,8 +89,8 @@ def test_on_a_sound_set_up_one_line_says_that_all_is_well(bed: Bed) -> None:
 def test_what_was_checked_is_shown_on_request(bed: Bed) -> None:
     lines = bed.doctor("-v", output="text").out.splitlines()
 
-    assert "ok  leader: specfleet-a leads in specfleet-system" in lines
-    assert "ok  accelerators: 8 nvidia.com/gpu on 1 node(s)" in lines
+    assert "seen  leader: specfleet-a leads in specfleet-system" in lines
+    assert "seen  accelerators: 8 nvidia.com/gpu on 1 node(s)" in lines
     assert lines[-1].startswith("All is well: ")
 
 
@@ -734,6 +734,17 @@ def test_nothing_wrong_and_not_everything_checked_is_not_called_well(bed: Bed, t
     assert result.code == 0
     assert "All is well" not in result.out
     assert result.out.splitlines()[-1].startswith("Nothing wrong was found in ")
+
+
+def test_who_sees_one_namespace_is_told_that_others_were_not_looked_at(bed: Bed, tmp_path: Path) -> None:
+    rules = [{"apiGroups": ["specfleet.dev"], "resources": ["specdeployments"], "verbs": ["list"]}]
+    bed.change(ASSISTANT, {"status": fleet_status(condition("Stalled", "True", "NameTaken", "It exists"))}, "status")
+
+    report = bed.doctor(kubeconfig=viewer(bed, tmp_path, rules)).report
+
+    assert [one["check"] for one in report["findings"]] == ["fleets"]
+    skipped = [one["why"] for one in report["notChecked"] if one["check"] == "fleets"]
+    assert [why.partition(":")[0] for why in skipped] == [f"other namespaces than {FLEETS}"]
 
 
 def test_a_cluster_that_does_not_answer(bed: Bed, tmp_path: Path) -> None:

@@ -121,11 +121,15 @@ class Scope:
 
 @dataclass
 class Facts:
-    """Answers to queries. All methods raise `NotYet` for what was not read, `CannotTell` for what cannot be."""
+    """Answers to queries. All methods raise `NotYet` for what was not read, `CannotTell` for what cannot be.
+
+    `now` is the API server's time at the last answer, `times` that of each.
+    """
 
     scope: Scope
     now: datetime
     answers: Mapping[Query, Any]
+    times: Mapping[Query, datetime] = field(default_factory=dict)
     missing: set[Query] = field(default_factory=set)
 
     def prepare(self, *queries: Query) -> None:
@@ -134,6 +138,10 @@ class Facts:
         self.missing.update(unknown)
         if unknown:
             raise NotYet
+
+    def read_at(self, query: Query) -> datetime:
+        """When an answer was given: reading a large cluster may take longer than a lease lasts."""
+        return self.times.get(query, self.now)
 
     def get(self, path: str) -> Manifest | None:
         """One object, or None."""

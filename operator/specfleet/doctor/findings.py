@@ -44,7 +44,7 @@ class NotChecked:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a check has looked at and found in order, for `--verbose`."""
+    """What a check has looked at without a finding, for `--verbose`."""
 
     text: str
     check: str = ""

@@ -9,12 +9,14 @@ from typing import Any
 from specfleet.api.names import LABEL_DEPLOYMENT
 from specfleet.api.v1alpha1 import API_VERSION, PLURAL
 from specfleet.doctor.facts import CannotTell, Facts, Get, Listing, Manifest
+from specfleet.doctor.findings import NotChecked
 from specfleet.doctor.settings_text import Given, given
 
 COMPONENT = "app.kubernetes.io/component"
 MANAGED = "app.kubernetes.io/managed-by=specfleet"
 CONTAINER = "operator"
 SETTINGS_KEY = "settings.yaml"
+FLEETS = f"/apis/{API_VERSION}/{PLURAL}"
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,15 @@ def operators(facts: Facts) -> list[Installed]:
     ]
 
 
+def elsewhere(facts: Facts) -> NotChecked | None:
+    """Where operators may be looked for in one namespace only."""
+    try:
+        facts.listed("/apis/apps/v1/deployments", f"{COMPONENT}={CONTAINER}")
+    except CannotTell as why:
+        return NotChecked(f"operators in other namespaces than {facts.scope.operator_namespace}: {why}")
+    return None
+
+
 def settings_of(facts: Facts, one: Installed) -> Given | None:
     """The settings that an operator was given, None where the ConfigMap or its key is missing."""
     query = one.settings
@@ -123,9 +134,20 @@ def fleets(facts: Facts) -> list[Manifest]:
     if facts.scope.namespace is not None:
         return facts.listed(_fleets_path(facts.scope.namespace))
     try:
-        return facts.listed(f"/apis/{API_VERSION}/{PLURAL}")
+        return facts.listed(FLEETS)
     except CannotTell:
         return facts.listed(_fleets_path(facts.scope.default_namespace))
+
+
+def unseen(facts: Facts, path: str, labels: str = "") -> NotChecked | None:
+    """Where a kind may be listed in one namespace only: that the others were not looked at."""
+    if facts.scope.namespace is not None:
+        return None
+    try:
+        facts.listed(path, labels)
+    except CannotTell as why:
+        return NotChecked(f"other namespaces than {facts.scope.default_namespace}: {why}")
+    return None
 
 
 def fleet_namespaces(facts: Facts) -> list[str]:

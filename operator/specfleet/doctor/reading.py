@@ -39,12 +39,14 @@ async def diagnose(connection: Connection, scope: Scope, checks: Iterable[tuple[
         reader = Reader(session, outside, connection.server)
         await reader.reach()
         answers: dict[Query, Any] = {}
+        times: dict[Query, datetime] = {}
         while True:
-            facts = Facts(scope, reader.now, answers)
+            facts = Facts(scope, reader.now, answers, times)
             report = examine(facts, made)
             if report is not None:
                 return report
-            answers.update(await reader.read(facts.missing))
+            for query, (answer, at) in (await reader.read(facts.missing)).items():
+                answers[query], times[query] = answer, at
 
 
 class Reader:
@@ -73,30 +75,33 @@ class Reader:
             if not refused.forbidden:
                 raise
 
-    async def read(self, queries: Iterable[Query]) -> dict[Query, Any]:
-        """One answer a query."""
+    async def read(self, queries: Iterable[Query]) -> dict[Query, tuple[Any, datetime]]:
+        """One answer a query, and when it was given."""
         wanted = list(queries)
-        return dict(zip(wanted, await asyncio.gather(*(self._answer(query) for query in wanted)), strict=True))
+        return dict(zip(wanted, await asyncio.gather(*(self._timed(query) for query in wanted)), strict=True))
+
+    async def _timed(self, query: Query) -> tuple[Any, datetime]:
+        async with self._slots:
+            return await self._answer(query), self.now
 
     async def _answer(self, query: Query) -> Any:
-        async with self._slots:
-            try:
-                match query:
-                    case Get(path):
-                        return await self._object(path)
-                    case Listing():
-                        return await self._listing(query)
-                    case May(right, account):
-                        return await self._review(right, account)
-                    case Log():
-                        return await self._log(query)
-                    case Page(url):
-                        return await self._page(url)
-            except ApiError as refused:
-                said = " ".join(refused.message.split()) or f"{refused.status} {refused.reason}".strip()
-                return Unread(said)
-            except ClusterError as error:
-                return Unread(str(error))
+        try:
+            match query:
+                case Get(path):
+                    return await self._object(path)
+                case Listing():
+                    return await self._listing(query)
+                case May(right, account):
+                    return await self._review(right, account)
+                case Log():
+                    return await self._log(query)
+                case Page(url):
+                    return await self._page(url)
+        except ApiError as refused:
+            said = " ".join(refused.message.split()) or f"{refused.status} {refused.reason}".strip()
+            return Unread(said)
+        except ClusterError as error:
+            return Unread(str(error))
 
     async def _object(self, path: str) -> Any:
         try:

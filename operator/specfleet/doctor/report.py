@@ -14,7 +14,7 @@ def text(report: Report, where: str, *, verbose: bool = False) -> Iterator[str]:
 
     Args:
         where: what was looked at, for the last line.
-        verbose: also what was looked at and found in order.
+        verbose: also what was looked at without a finding.
     """
     for finding in report.findings:
         yield from _finding(finding)
@@ -22,7 +22,7 @@ def text(report: Report, where: str, *, verbose: bool = False) -> Iterator[str]:
         yield f"not checked  {', '.join(checks)}: {why}"
     if verbose:
         for seen in report.seen:
-            yield f"ok  {seen.check}: {seen.text}"
+            yield f"seen  {seen.check}: {seen.text}"
     yield _summary(report, where)
 
 

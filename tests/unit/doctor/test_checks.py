@@ -147,11 +147,19 @@ def test_ports_that_network_policies_close(policies: list[dict[str, Any]], close
     assert {one.found.partition(" port ")[2].partition(" ")[0] for one in found} == closed
 
 
+@pytest.mark.parametrize(("name", "key"), [("kube-proxy", "config.conf"), ("kube-proxy-config", "config")])
 @pytest.mark.parametrize("mode", ["", "iptables", "nftables", "ipvs"])
-def test_the_mode_of_kube_proxy(mode: str) -> None:
-    body = {"data": {"config.conf": yaml.safe_dump({"kind": "KubeProxyConfiguration", "mode": mode})}}
+def test_the_mode_of_kube_proxy(mode: str, name: str, key: str) -> None:
+    text = yaml.safe_dump({"kind": "KubeProxyConfiguration", "mode": mode})
+    maps = "/api/v1/namespaces/kube-system/configmaps"
+    body = {"metadata": {"name": name}, "data": {key: text}}
+    answers: dict[Query, Any] = {
+        Get(f"{maps}/kube-proxy"): None,
+        Get(f"{maps}/kube-proxy-config"): None,
+        Get(f"{maps}/{name}"): body,
+    }
 
-    (said,) = say(network.proxy, {Get("/api/v1/namespaces/kube-system/configmaps/kube-proxy"): body})
+    (said,) = say(network.proxy, answers)
 
     assert isinstance(said, Finding) == (mode == "ipvs")
 
@@ -360,6 +368,25 @@ def test_what_a_prometheus_answers(answer: PageAnswer, settings: dict[str, Any],
     if words is not None:
         assert words in found[0].found
         assert found[0].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://169.254.169.254/latest", Seen),
+        ("https://prometheus.example.com", Seen),
+        ("http://prometheus.monitoring.svc/../../../secrets", NotChecked),
+        ("http://prometheus.monitoring.svc//x", NotChecked),
+    ],
+)
+def test_a_url_that_a_fleets_author_writes_sends_this_machine_nowhere(url: str, kind: type[Item]) -> None:
+    """No page is among the answers: asking for one would end in `NotYet`."""
+    metrics = {"source": "Prometheus", "prometheus": {"url": url}}
+    fleet = {"metadata": {"name": "a", "namespace": "serving"}, "spec": {"metrics": metrics}}
+
+    said = say(prometheus.check, {Get("/apis/monitoring.coreos.com/v1"): None, OPERATORS: (), FLEETS: (fleet,)})
+
+    assert [type(one) for one in said] == [kind, Seen]
 
 
 def test_a_proxy_that_the_caller_may_not_use_is_not_checked() -> None:

@@ -11,7 +11,17 @@ from specfleet.api.names import router_object
 from specfleet.doctor.actions import action_for
 from specfleet.doctor.facts import CannotTell, Facts, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, Severity, error, info, warning
-from specfleet.doctor.installed import MANAGED, fleets, key, operators, owned, owner_key, watched_namespaces
+from specfleet.doctor.installed import (
+    FLEETS,
+    MANAGED,
+    fleets,
+    key,
+    operators,
+    owned,
+    owner_key,
+    unseen,
+    watched_namespaces,
+)
 from specfleet.handlers.pods import pod_record, worst
 
 UNSEEN = timedelta(seconds=60)
@@ -69,6 +79,9 @@ def watched(facts: Facts) -> Iterator[Item]:
 def conditions(facts: Facts) -> Iterator[Item]:
     """The next problem of each SpecDeployment, from its conditions."""
     found = fleets(facts)
+    hidden = unseen(facts, FLEETS)
+    if hidden is not None:
+        yield hidden
     try:
         scopes = [watched_namespaces(facts, one) for one in operators(facts) if one.ready]
     except CannotTell:
@@ -78,7 +91,7 @@ def conditions(facts: Facts) -> Iterator[Item]:
         problems = list(_problems(facts, body, looked_after=looked_after))
         yield from problems or [Seen(f"SpecDeployment {'/'.join(key(body))} is as it should be")]
     if not found:
-        yield Seen("there is no SpecDeployment")
+        yield Seen("there is no SpecDeployment" if hidden is None else "none can be seen")
 
 
 def routers(facts: Facts) -> Iterator[Item]:
@@ -215,11 +228,7 @@ def _readable_namespace(facts: Facts) -> str | None:
     """The one namespace whose SpecDeployments are known; None where all are."""
     if facts.scope.namespace is not None:
         return facts.scope.namespace
-    try:
-        facts.listed("/apis/specfleet.dev/v1alpha1/specdeployments")
-    except CannotTell:
-        return facts.scope.default_namespace
-    return None
+    return None if unseen(facts, FLEETS) is None else facts.scope.default_namespace
 
 
 def _exists(facts: Facts, namespace: str) -> bool | None:

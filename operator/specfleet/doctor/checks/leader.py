@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from specfleet.doctor.facts import CannotTell, Facts, Manifest
+from specfleet.doctor.facts import CannotTell, Facts, Get, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, error, warning
 from specfleet.doctor.installed import CONTAINER, Installed, operators
 from specfleet.doctor.rights import LEASE
@@ -26,8 +26,9 @@ def check(facts: Facts) -> Iterator[Item]:
 def _lease(facts: Facts, one: Installed) -> Item:
     about = f"Lease {one.namespace}/{LEASE}"
     logs = f"kubectl logs -n {one.namespace} deployment/{one.name}"
+    query = Get(f"/apis/coordination.k8s.io/v1/namespaces/{one.namespace}/leases/{LEASE}")
     try:
-        body = facts.get(f"/apis/coordination.k8s.io/v1/namespaces/{one.namespace}/leases/{LEASE}")
+        body = facts.get(query.path)
     except CannotTell as why:
         return NotChecked(str(why))
     if body is None:
@@ -36,7 +37,7 @@ def _lease(facts: Facts, one: Installed) -> Item:
     spec = body.get("spec") or {}
     holder = str(spec.get("holderIdentity") or "")
     renewed = _time(spec.get("renewTime"))
-    age = None if renewed is None else facts.now - renewed
+    age = None if renewed is None else facts.read_at(query) - renewed
     if not holder or age is None or age > STALE:
         since = "never" if age is None else f"{int(age.total_seconds())} s ago"
         by = f" by {holder}" if holder else ", then given back"

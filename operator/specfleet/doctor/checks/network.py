@@ -9,13 +9,15 @@ from typing import Any
 import yaml
 
 from specfleet.api.names import BASELINE_POOL, labels
-from specfleet.doctor.facts import Facts, Manifest
+from specfleet.doctor.facts import Facts, Get, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, info, warning
 from specfleet.doctor.installed import enumerated, fleet_namespaces, fleets, key
 from specfleet.doctor.selectors import matches
 from specfleet.routing.process import DATA_PORT, READ_PORT
 
-_PROXY = "/api/v1/namespaces/kube-system/configmaps/kube-proxy"
+# Where kubeadm and EKS keep it; the key is the first that is there.
+_PROXIES = ("kube-proxy", "kube-proxy-config")
+_PROXY_KEYS = ("config.conf", "config")
 _ENGINE_PORT = 8000
 
 
@@ -42,21 +44,25 @@ _WAYS = (
 
 def proxy(facts: Facts) -> Iterator[Item]:
     """kube-proxy's mode: how the router's Service forgets pods that end."""
-    body = facts.get(_PROXY)
+    paths = [f"/api/v1/namespaces/kube-system/configmaps/{name}" for name in _PROXIES]
+    facts.prepare(*(Get(path) for path in paths))
+    body = next((found for path in paths if (found := facts.get(path)) is not None), None)
     if body is None:
-        yield Seen("there is no ConfigMap kube-system/kube-proxy: something else does its work")
+        yield Seen("no ConfigMap of kube-proxy: its mode is not known, or the network plug-in does its work")
         return
-    text = str((body.get("data") or {}).get("config.conf") or "")
+    data = body.get("data") or {}
+    about = f"ConfigMap kube-system/{body['metadata']['name']}"
     try:
+        text = next((str(data[key]) for key in _PROXY_KEYS if key in data), "")
         mode = str((yaml.safe_load(text) or {}).get("mode") or "iptables")
     except (yaml.YAMLError, AttributeError):
-        yield NotChecked("the configuration in ConfigMap kube-system/kube-proxy cannot be read")
+        yield NotChecked(f"the configuration of kube-proxy in {about} cannot be read")
         return
     if mode != "ipvs":
         yield Seen(f"kube-proxy runs in mode {mode}")
         return
     yield info(
-        "ConfigMap kube-system/kube-proxy",
+        about,
         "kube-proxy runs in mode ipvs",
         "iptables or nftables: draining of routers was tried with iptables, and Kubernetes gives ipvs up from 1.35 on",
         "watch for refused connections while routers are rolled, or change the mode",

@@ -9,7 +9,7 @@ from typing import Any
 from specfleet.api.conditions import Reason
 from specfleet.doctor.facts import CannotTell, Facts, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, error, warning
-from specfleet.doctor.installed import CONTAINER, Installed, enumerated, fleets, key, operators, settings_of
+from specfleet.doctor.installed import CONTAINER, Installed, elsewhere, enumerated, fleets, key, operators, settings_of
 from specfleet.handlers.masking import last_line, masked
 from specfleet.handlers.pods import failed_create, pod_record
 
@@ -20,6 +20,9 @@ SENTENCE_LENGTH = 300
 def check(facts: Facts) -> Iterator[Item]:
     """Is it there, are its pods ready, and if not, what do they say?"""
     found = operators(facts)
+    hidden = elsewhere(facts)
+    if hidden is not None:
+        yield hidden
     if not found:
         yield from _none(facts)
         return

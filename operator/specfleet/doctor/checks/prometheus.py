@@ -16,17 +16,26 @@ from specfleet.settings import OperatorSettings
 
 _QUERY = "/api/v1/query?query=vector(1)"
 _IN_CLUSTER = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)(\.svc(\.[a-z0-9.-]+)?)?")
+# What is put into a path of the API server must not lead out of it: SpecDeployments' authors write it.
+_PLAIN_PATH = re.compile(r"(/(?!\.\.?(/|$))[A-Za-z0-9._~-]+)*/?")
 _TEXT = 120
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A Prometheus that somebody names. `used`: decisions rest on it. `proof`: the operator has credentials for it."""
+    """A Prometheus that somebody names.
+
+    Attributes:
+        used: decisions rest on it.
+        proof: the operator has credentials for it.
+        trusted: an administrator wrote the URL, so this machine may ask it.
+    """
 
     url: str
     about: str
     used: bool
     proof: bool
+    trusted: bool
 
 
 def check(facts: Facts) -> Iterator[Item]:
@@ -63,13 +72,13 @@ def _asked(given: list[tuple[Installed, OperatorSettings]], specs: list[Manifest
     using = [one for one in specs if _metrics(one).get("source") == "Prometheus"]
     own = {key(one): url for one in using if (url := (_metrics(one).get("prometheus") or {}).get("url"))}
     for (namespace, name), url in own.items():
-        yield Asked(str(url), f"SpecDeployment {namespace}/{name}", used=True, proof=False)
+        yield Asked(str(url), f"SpecDeployment {namespace}/{name}", used=True, proof=False, trusted=False)
     for one, settings in given:
         server = settings.prometheus
         if server.url is not None:
             proof = (server.bearer_token_file or server.username_file) is not None
             about = f"ConfigMap {one.namespace}/{one.settings_map}"
-            yield Asked(server.url, about, used=len(using) > len(own), proof=proof)
+            yield Asked(server.url, about, used=len(using) > len(own), proof=proof, trusted=True)
 
 
 def _answers(facts: Facts, server: Asked) -> Iterator[Item]:
@@ -77,7 +86,10 @@ def _answers(facts: Facts, server: Asked) -> Iterator[Item]:
     place = _IN_CLUSTER.fullmatch(parts.hostname or "")
     base = parts.path.rstrip("/")
     if place is None:
-        yield _judged(server, facts.page(f"{server.url.rstrip('/')}{_QUERY}"), "from here")
+        yield _outside(facts, server)
+        return
+    if not _PLAIN_PATH.fullmatch(parts.path):
+        yield NotChecked(f"{server.url} has a path that is not asked for by way of the API server")
         return
     name, namespace = place.group(1), place.group(2)
     path = f"/api/v1/namespaces/{namespace}/services/{name}"
@@ -85,7 +97,7 @@ def _answers(facts: Facts, server: Asked) -> Iterator[Item]:
     if facts.get(path) is None:
         if place.group(3) is None:
             # NAME.NAMESPACE looks like any host of two labels, such as prometheus.example.
-            yield _judged(server, facts.page(f"{server.url.rstrip('/')}{_QUERY}"), "from here")
+            yield _outside(facts, server)
             return
         yield _wrong(server, f"there is no Service {namespace}/{name} behind {server.url}", f"kubectl get services -n "
                      f"{namespace}")  # fmt: skip
@@ -105,6 +117,12 @@ def _answers(facts: Facts, server: Asked) -> Iterator[Item]:
             yield _wrong(server, f"{server.url} does not answer: {said}", f"kubectl get pods -n {namespace}")
         return
     yield _judged(server, answer, "by way of the API server")
+
+
+def _outside(facts: Facts, server: Asked) -> Item:
+    if not server.trusted:
+        return Seen(f"{server.url} is not asked from here; condition MetricsAvailable says what the operator sees")
+    return _judged(server, facts.page(f"{server.url.rstrip('/')}{_QUERY}"), "from here")
 
 
 def _judged(server: Asked, answer: PageAnswer, how: str) -> Item:
