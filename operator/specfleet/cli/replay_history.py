@@ -58,11 +58,14 @@ def replayed(request: Request) -> Result:
     if not trials:
         raise HistoryProblem(nothing_usable(grid, selection, request))
     told = []
-    for route, trial in trials.items():
+    for route, trial in sorted(trials.items()):
         config, outcome = request.config_of(route), trial.outcome()
         told.append(Told(outcome, config, tuple(notes(outcome, config, selection.kind))))
+    unread = max(one.outcome.unread_seconds for one in told)
     sources = {name: frozenset(pools) for name, pools in sorted(grid.sources.items())}
-    return Result(request, selection.kind, tuple(told), dict(grid.dropped), sources, tuple(general(grid, request)))
+    return Result(
+        request, selection.kind, tuple(told), dict(grid.dropped), sources, tuple(general(grid, request, unread))
+    )
 
 
 def _blocks(
@@ -79,7 +82,7 @@ def _blocks(
 
 
 def _fed(trials: dict[str, Trial], blocks: dict[str, Recorded], hold: Hold | None, request: Request) -> None:
-    for route in trials.keys() | blocks.keys():
+    for route in blocks:
         if route not in trials:
             config = replace(request.config_of(route), block_seconds=request.block_seconds)
             trials[route] = Trial(route, config, blocks[route].at - request.block_seconds)

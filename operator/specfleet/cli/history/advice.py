@@ -15,6 +15,7 @@ FIGURES_FLAG = "--per-request-spec-decode-metrics summary"
 
 
 def notes(outcome: Outcome, config: RouteConfig, kind: Kind) -> Iterator[str]:
+    """What is to be said about one route."""
     if config.override != "Auto":
         yield f"the route says speculation: {config.override}, so no policy decides about it."
     elif config.break_even is None and config.min_acceptance_percent is None:
@@ -33,8 +34,6 @@ def notes(outcome: Outcome, config: RouteConfig, kind: Kind) -> Iterator[str]:
             + (f"Start its vLLM (0.29 or later) with {FIGURES_FLAG}." if kind == "router" else "No draft was counted.")
         )
     yield from _time_notes(outcome)
-    if outcome.unread_seconds:
-        yield f"nothing was read for {duration_text(outcome.unread_seconds)}; the decision stood meanwhile."
 
 
 def _time_notes(outcome: Outcome) -> Iterator[str]:
@@ -59,7 +58,10 @@ def _time_notes(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def general(grid: Grid, request: Request) -> Iterator[str]:
+def general(grid: Grid, request: Request, unread_seconds: float) -> Iterator[str]:
+    """What is to be said about all routes at once."""
+    if unread_seconds:
+        yield f"nothing was read for {duration_text(unread_seconds)}; the decisions stood meanwhile."
     counts = {kind: count for kind, count in grid.dropped.items() if kind != Dropped.STALE.value and count}
     if counts:
         told = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))

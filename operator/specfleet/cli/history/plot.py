@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specfleet.cli.history.times import shown
 from specfleet.cli.replay_history import Result, Told
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
 
 _MOST_POINTS = 2000
 _INCHES = 12.0, 2.8
@@ -35,19 +40,19 @@ def plotted(result: Result, file: Path) -> None:
     from matplotlib.figure import Figure
 
     request = result.request
-    figure = Figure(figsize=(_INCHES[0], 0.6 + _INCHES[1] * len(result.routes)), layout="constrained")
+    figure = Figure(figsize=(_INCHES[0], 0.9 + _INCHES[1] * len(result.routes)), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(f"{request.namespace}/{request.name}: {shown(request.start)} to {shown(request.end)} (UTC)")
     axes = figure.subplots(len(result.routes), 1, sharex=True, squeeze=False)
+    legend: dict[str, Artist] = {}
     for told, (axis,) in zip(result.routes, axes, strict=True):
-        _route(axis, told)
+        legend |= _route(axis, told)
+    figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=len(legend), fontsize=8)
     figure.savefig(file, format="png", dpi=110)
 
 
-def _route(axis: object, told: Told) -> None:
-    from matplotlib.axes import Axes
-
-    assert isinstance(axis, Axes)
+def _route(axis: Axes, told: Told) -> dict[str, Artist]:
+    """Draw one route; the legend's entries."""
     points = told.outcome.points
     thin = points[:: max(1, len(points) // _MOST_POINTS)]
     times = [datetime.fromtimestamp(point.at, UTC) for point in thin]
@@ -65,7 +70,7 @@ def _route(axis: object, told: Told) -> None:
     share.set_ylim(0, 105)
     share.set_ylabel("%")
     (lines, names), (more_lines, more_names) = (one.get_legend_handles_labels() for one in (axis, share))
-    axis.legend([*lines, *more_lines], [*names, *more_names], fontsize=7, loc="upper right")
+    return dict(zip([*names, *more_names], [*lines, *more_lines], strict=True))
 
 
 def _title(told: Told) -> str:

@@ -49,22 +49,24 @@ def _absent(api: PromApi, request: Request) -> str:
     url = request.endpoint.url
     by = f"namespace,pod,{_PROMETHEUS_LABEL}"
     routers = groups(api, f'{{__name__=~"{ROUTER_NAMES}",route!=""}}', by, request.start, request.end)
-    if routers:
-        known = sorted({_deployment(labels) for labels in routers})
-        if known == [""]:
-            return (
-                f"{url} has routers' series without the labels namespace and pod: add them by relabelling, "
-                "or say which series are meant with --selector"
-            )
-        return f"{url} has no series of {where} between these times; it has those of {_list(known)}"
-    engines = groups(
-        api, f'{{__name__=~"{ENGINE_NAMES}",__name__=~"vllm:.+"}}', "namespace,pod", request.start, request.end
-    )
+    vllm = f'{{__name__=~"{ENGINE_NAMES}",__name__=~"vllm:.+"}}'
+    engines = groups(api, vllm, "namespace,pod", request.start, request.end)
+    known = sorted({_deployment(labels) for labels in routers})
+    if known == [""]:
+        return (
+            f"{url} has routers' series without the labels namespace and pod: add them by relabelling, "
+            "or say which series are meant with --selector"
+        )
+    there = []
+    if known:
+        there.append(f"routers' of {_list(known)}")
     if engines:
         pods = sorted({f"{labels.get('namespace', '')}/{labels.get('pod', '')}" for labels in engines})
+        there.append(f"vLLM's of the pods {_list(pods)}")
+    if there:
         return (
-            f"{url} has no router's series then, and vLLM's of other pods than {where}-*: {_list(pods)}; "
-            "name the Deployment that they belong to, or the series with --selector"
+            f"{url} has no series of {where} between these times; it has {' and '.join(there)}: name one of these, or "
+            "the Deployment that the pods belong to, or the series with --selector"
         )
     return (
         f"{url} recorded nothing of {where} between these times, neither a router's series (specfleet_*) nor an "
@@ -89,6 +91,7 @@ def _list(names: list[str]) -> str:
 
 
 def nothing_usable(grid: Grid, selection: Selection, request: Request) -> str:
+    """Why series that are there gave no block."""
     what = "routers" if selection.kind == "router" else "engines"
     where = f"{request.namespace}/{request.name}"
     if not grid.sources:

@@ -14,21 +14,25 @@ from specfleet.cli.replay_history import Result, Told
 from specfleet.decision.types import Pool
 from specfleet.decision.whatif import TimePerToken
 
-_LEAST_WIDTH = 110
+_LEAST_WIDTH = 132
 _LISTED_MOVES = 20
 _WORD: dict[Pool, str] = {"speculative": "on", "baseline": "off"}
 
 
 def printed(result: Result, console: Console | None = None) -> None:
-    """Print the tables, as wide as they need where nobody watches."""
+    """What the policy would have done, what time per token that would have cost, and what is unknown.
+
+    As wide as it needs where nobody watches.
+    """
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console = Console(file=console.file, width=max(console.width, _LEAST_WIDTH), highlight=False)
-    console.print(tables(result))
+    console.print(_tables(result))
+    for line in _lines(result):
+        console.print(line, soft_wrap=True, markup=False)
 
 
-def tables(result: Result) -> RenderableType:
-    """What the policy would have done, what time per token that would have cost, and what is unknown."""
+def _tables(result: Result) -> RenderableType:
     request = result.request
     read = "router" if result.kind == "router" else "engine"
     head = (
@@ -38,13 +42,12 @@ def tables(result: Result) -> RenderableType:
     parts: list[RenderableType] = [Text(head), _decisions(result)]
     if any(told.outcome.time_per_token is not None for told in result.routes):
         parts += [Text("Time per token, in ms, where both pools served the route in the same hour:"), _times(result)]
-    parts += [Text(line) for line in _lines(result)]
     return Group(*parts)
 
 
 def _decisions(result: Result) -> Table:
     table = Table("route", "began", "the policy would have", box=None, pad_edge=False)
-    for name in ("off, % of time", "really off, % of requests", "requests", "tokens/step", "accepted"):
+    for name in ("off (time)", "really off (requests)", "requests", "tokens/step", "accepted"):
         table.add_column(name, justify="right")
     for told in result.routes:
         one = told.outcome
@@ -52,8 +55,8 @@ def _decisions(result: Result) -> Table:
             one.route,
             _WORD[one.began],
             _in_words(told),
-            str(one.off_percent),
-            "-" if one.done_off_percent is None else str(one.done_off_percent),
+            f"{one.off_percent} %",
+            "-" if one.done_off_percent is None else f"{one.done_off_percent} %",
             str(one.requests),
             "-" if one.tokens_per_step is None else f"{one.tokens_per_step:.2f}",
             "-" if one.acceptance_percent is None else f"{one.acceptance_percent} %",
@@ -65,8 +68,9 @@ def _in_words(told: Told) -> str:
     moves = told.outcome.moves
     if not moves:
         return "switched nothing"
-    first = f"gone {_WORD[moves[0].pool]} at {shown(moves[0].at)}"
-    return first if len(moves) == 1 else f"{first}, {len(moves)} switches"
+    at = shown(moves[0].at)[5:16].replace("T", " ")
+    first = f"gone {_WORD[moves[0].pool]} {at}"
+    return first if len(moves) == 1 else f"{first}; {len(moves)} switches"
 
 
 def _times(result: Result) -> Table:
