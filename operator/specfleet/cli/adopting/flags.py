@@ -73,7 +73,7 @@ def carried_flags(read: ReadArguments, release: Minor, container: Mapping[str, A
     for given in read.given:
         name = given.flag.name if isinstance(given.flag, Flag) else given.spelling.lstrip("-")
         if isinstance(given.flag, Unresolved):
-            flags.notes.append(_unresolved(given))
+            flags.notes.append(_unresolved(given, release))
         elif name in _READ or name in vllm_retired.SPECULATIVE_KEYS:
             flags.revision = given.value if name == "revision" else flags.revision
         elif name == "api-key" and _secret_of(given, container) is not None:
@@ -97,10 +97,10 @@ def carried_flags(read: ReadArguments, release: Minor, container: Mapping[str, A
     return flags
 
 
-def _unresolved(given: Given) -> str:
+def _unresolved(given: Given, release: Minor) -> str:
     if given.flag is Unresolved.AMBIGUOUS:
         return f"{_shown(given)} can stand for {', '.join(given.candidates[:6])}"
-    return f"{_shown(given)}: vLLM does not know this flag"
+    return f"{_shown(given)}: vLLM {release} does not know this flag"
 
 
 def _secret_of(given: Given, container: Mapping[str, Any]) -> dict[str, Any] | None:
