@@ -50,7 +50,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 	$(UV) lock --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict operator/specfleet tests manifests charts/specfleet/files/check.py
+	$(BIN)/mypy --strict operator/specfleet tests tools manifests charts/specfleet/files/check.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m specfleet.api.crd --check
 	$(BIN)/python -m specfleet.api.reference --check
@@ -139,6 +139,15 @@ crds: .venv tool-helm ## generate from the models: crds/, docs/reference, the ch
 	cp crds/*.yaml charts/specfleet/files/crds/
 	$(BIN)/python -m manifests.render_install
 	$(BIN)/python -m manifests.render_values
+
+# A release that is not in the data file yet is added by its name: make engine-facts ENGINE=vLLM RELEASE=0.34.0
+.PHONY: engine-facts
+engine-facts: .venv | $(UV) ## read flags, keys and methods from released wheels (ENGINE=vLLM RELEASE=0.34.0; default: renew all)
+	PYTHONPATH=operator $(BIN)/python -m tools.engine_facts read --uv $(UV) $(if $(ENGINE),--engine $(ENGINE)) $(addprefix --release ,$(RELEASE))
+
+.PHONY: engine-facts-diff
+engine-facts-diff: .venv | $(UV) ## what changed between two releases (ENGINE=vLLM OLD=0.32.0 NEW=0.33.0)
+	@PYTHONPATH=operator $(BIN)/python -m tools.engine_facts diff --uv $(UV) $(ENGINE) $(OLD) $(NEW)
 
 .PHONY: image
 image: ## build the operator image (IMAGE=name:tag, BUILDER="docker build" or "buildah bud")

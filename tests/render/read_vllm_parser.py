@@ -28,10 +28,15 @@ Answer = dict[str, Any]
 
 
 def flags(parser: argparse.ArgumentParser) -> list[tuple[list[str], str]]:
-    """Spellings and arity of every flag."""
+    """Spellings and arity of every flag, with spellings that are hidden from the help but taken."""
     arity = {"None": "one", "0": "none", "+": "many", "*": "many", "?": "optional"}
+    taken: dict[int, list[str]] = {}
+    for spelling, action in parser._option_string_actions.items():
+        taken.setdefault(id(action), []).append(spelling)
     return [
-        (list(action.option_strings), arity[str(action.nargs)]) for action in parser._actions if action.option_strings
+        (list(dict.fromkeys([*action.option_strings, *taken[id(action)]])), arity[str(action.nargs)])
+        for action in parser._actions
+        if action.option_strings
     ]
 
 
