@@ -41,7 +41,9 @@ def _switch(value: object) -> object:
 EngineName = Literal["vLLM"]
 _NAME = r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 Quantity = Annotated[
-    str, _text(r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "a quantity such as 250m, 2 or 128Mi")
+    str,
+    BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value),
+    _text(r"[0-9]{1,15}(\.[0-9]{1,9})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?", "a quantity such as 250m, 2 or 128Mi"),
 ]
 LabelKey = Annotated[str, _text(rf"([a-z0-9.-]{{1,253}}/)?{_NAME}", "the key of a label")]
 LabelValue = Annotated[str, _text(rf"({_NAME})?", "the value of a label")]

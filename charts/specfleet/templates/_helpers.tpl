@@ -62,6 +62,45 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- include "specfleet.imageReference" (dict "image" .Values.routerImage "tag" "") -}}
 {{- end -}}
 
+{{- /* Fails where the ways to prove who asks Prometheus contradict each other. */ -}}
+{{- define "specfleet.prometheusChecked" -}}
+{{- $ways := list }}
+{{- if .bearerToken.secret }}{{- $ways = append $ways "bearerToken.secret" }}{{- end }}
+{{- if .basicAuth.secret }}{{- $ways = append $ways "basicAuth.secret" }}{{- end }}
+{{- if .serviceAccountToken }}{{- $ways = append $ways "serviceAccountToken" }}{{- end }}
+{{- if gt (len $ways) 1 }}
+{{- fail (printf "prometheus: %s exclude each other: write one of them" (join " and " $ways)) }}
+{{- end }}
+{{- if and (or $ways .ca.configMap) (not .url) }}
+{{- fail (printf "prometheus: %s is for the server at prometheus.url: write that too" (first (append $ways "ca.configMap"))) }}
+{{- end }}
+{{- end -}}
+
+{{- /* Sources of the volume with what Prometheus asks for; empty where it asks for nothing. */ -}}
+{{- define "specfleet.prometheusFiles" -}}
+{{- with .Values.prometheus.bearerToken }}
+{{- if .secret }}
+- secret:
+    name: {{ .secret }}
+    items: [{key: {{ .key }}, path: token}]
+{{- end }}
+{{- end }}
+{{- with .Values.prometheus.basicAuth }}
+{{- if .secret }}
+- secret:
+    name: {{ .secret }}
+    items: [{key: {{ .usernameKey }}, path: username}, {key: {{ .passwordKey }}, path: password}]
+{{- end }}
+{{- end }}
+{{- with .Values.prometheus.ca }}
+{{- if .configMap }}
+- configMap:
+    name: {{ .configMap }}
+    items: [{key: {{ .key }}, path: ca.crt}]
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- /* What the operator may do to SpecDeployments and to the objects it owns, in the whole cluster or in one namespace. */ -}}
 {{- define "specfleet.rules" -}}
 - apiGroups: [specfleet.dev]
@@ -79,6 +118,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, list, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch{{ if .Values.podPatch.enabled }}, patch{{ end }}]

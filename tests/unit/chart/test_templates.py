@@ -117,6 +117,49 @@ def test_settings_are_what_the_operator_reads(tmp_path: Path) -> None:
     assert settings.watch_namespaces == ["serving"]
 
 
+def test_what_prometheus_asks_for_is_mounted_and_named_in_the_settings(tmp_path: Path) -> None:
+    objects = rendered(
+        {
+            "prometheus": {
+                "url": "https://prometheus.monitoring:9090",
+                "bearerToken": {"secret": "reader", "key": "jwt"},
+                "ca": {"configMap": "authority"},
+            }
+        }
+    )
+    file = tmp_path / "settings.yaml"
+    file.write_text(the(objects, "ConfigMap")["data"]["settings.yaml"])
+    settings = load_settings(file).prometheus
+    spec = the(objects, "Deployment")["spec"]["template"]["spec"]
+    mounts = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+    sources = next(one["projected"]["sources"] for one in spec["volumes"] if one["name"] == "prometheus")
+    files = {Path(mounts["prometheus"]) / item["path"] for one in sources for item in next(iter(one.values()))["items"]}
+
+    assert settings.url == "https://prometheus.monitoring:9090"
+    assert set(settings.files().values()) == files
+    assert sources[0]["secret"] == {"name": "reader", "items": [{"key": "jwt", "path": "token"}]}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"url": "http://a", "serviceAccountToken": True, "basicAuth": {"secret": "b"}},
+            "basicAuth.secret and serviceAccountToken exclude each other: write one of them",
+        ),
+        ({"bearerToken": {"secret": "a"}}, "bearerToken.secret is for the server at prometheus.url: write that too"),
+        ({"url": "prometheus:9090"}, "prometheus.url"),
+    ],
+)
+def test_settings_of_prometheus_that_cannot_be_are_refused_before_anything_is_installed(
+    values: dict[str, Any], sentence: str
+) -> None:
+    ended = helm("template", "specfleet", str(CHART), "--values", "-", stdin=yaml.safe_dump({"prometheus": values}))
+
+    assert ended.returncode != 0
+    assert sentence in ended.stderr.replace("/", ".")
+
+
 def test_a_changed_setting_rolls_the_operator_and_nothing_else_does() -> None:
     def checksum(values: dict[str, Any]) -> str:
         metadata = the(rendered(values), "Deployment")["spec"]["template"]["metadata"]
