@@ -140,6 +140,18 @@ def test_the_name_avoids_what_is_there() -> None:
     assert "exists already" in adopt(*BOTH, "--name", "llama-plain-pods", manifests=PAIR).stderr
 
 
+def test_adopting_once_more_keeps_the_name_of_what_was_adopted() -> None:
+    fleet = adopted(*BOTH, "--name", "fleet", manifests=PAIR)
+    made = service("fleet", "router")
+    made["metadata"]["labels"] = {"specfleet.dev/deployment": "fleet"}
+    foreign = copy.deepcopy(fleet)
+    foreign["spec"]["pools"]["external"] = {"speculative": {"service": "other", "port": 8000}}
+
+    assert adopted(*BOTH, "--name", "fleet", manifests=(*PAIR, made, fleet)) == fleet
+    ended = adopt(*BOTH, "--name", "fleet", manifests=(*PAIR, foreign))
+    assert "SpecDeployment/fleet exists already, choose another name" in ended.stderr
+
+
 def test_a_long_or_odd_name_becomes_one_that_the_schema_takes() -> None:
     name = "0." + "long-" * 12 + "name"
     found = adopted(manifests=(deployment(name, engine(LLAMA)), service("pods", name)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 
 from specfleet.api.names import BASELINE_POOL, pool_object, router_object
 from specfleet.api.v1alpha1 import API_VERSION, KIND, MAX_NAME
-from specfleet.cli.adopting.scene import AdoptError
+from specfleet.cli.adopting.scene import AdoptError, Scene
 
 Manifest = dict[str, Any]
 _WIDTH = 110
@@ -57,30 +57,32 @@ def _comment(text: str, first: str, others: str) -> list[str]:
     )
 
 
-def free_name(wanted: str | None, workload: str, pools: Sequence[str], taken: Iterable[str]) -> str:
+def free_name(
+    wanted: str | None, workload: str, pools: Sequence[str], scene: Scene, same: Callable[[Manifest], bool]
+) -> str:
     """The SpecDeployment's name: the one that was asked for, else the workload's, changed where objects would clash.
 
     Args:
         pools: pools that are rendered.
+        same: whether a SpecDeployment is of what is adopted, which then keeps its name.
 
     Raises:
         AdoptError: the name that was asked for is no name, or clashes.
     """
-    used = set(taken)
     if wanted is not None:
         if not _NAME.fullmatch(wanted) or len(wanted) > MAX_NAME:
             raise AdoptError(
                 f"--name {wanted}: expected at most {MAX_NAME} lower-case letters, digits and dashes, a letter first"
             )
-        clash = _objects(wanted, pools) & used
+        clash = scene.clashes(wanted, _objects(wanted, pools), same)
         if clash:
-            raise AdoptError(f"--name {wanted}: {', '.join(sorted(clash))} exists already, choose another name")
+            raise AdoptError(f"--name {wanted}: {', '.join(clash)} exists already, choose another name")
         return wanted
     plain = re.sub(r"[^a-z0-9]+", "-", workload.lower()).strip("-")
     plain = plain if plain[:1].isalpha() else f"s-{plain}"
     for ending in ("", "-spec", *(f"-spec{number}" for number in range(2, 100))):
         name = plain[: MAX_NAME - len(ending)].rstrip("-") + ending
-        if not _objects(name, pools) & used:
+        if not scene.clashes(name, _objects(name, pools), same):
             return name
     raise AdoptError(f"no name like {plain} is free: choose one with --name")
 

@@ -10,7 +10,7 @@ from specfleet.api.models import MODEL_ID, Target
 from specfleet.api.names import endpoint
 from specfleet.api.v1alpha1 import DraftMode, EngineType
 from specfleet.cli.adopting.document import Adopted, free_name, manifest
-from specfleet.cli.adopting.scene import AdoptError, Scene
+from specfleet.cli.adopting.scene import AdoptError, Manifest, Scene
 from specfleet.cli.adopting.side import Side, service_before
 from specfleet.engines import vllm_tables
 from specfleet.engines.flags import Flag
@@ -33,7 +33,7 @@ def external(scene: Scene, speculative: Side | None, baseline: Side | None, name
     services = {role: service_before(scene, side, notes) for role, side in given.items()}
     names = {service.name for service in services.values()}
     if len(names) < len(services):
-        raise AdoptError(f"both Deployments are behind Service {names.pop()}: each pool needs a Service of its own")
+        raise AdoptError(f"both Deployments are behind Service {min(names)}: each pool needs a Service of its own")
     spec: dict[str, Any] = {"engine": _engine(list(given.values()), notes)}
     target = _target(list(given.values()), notes)
     if target:
@@ -55,8 +55,14 @@ def external(scene: Scene, speculative: Side | None, baseline: Side | None, name
             f"{first.name} does not speculate, so there is no acceptance to see: run a second Deployment with "
             f"speculation and adopt it with --baseline deployment/{first.name}"
         )
-    chosen = free_name(name, first.name, (), scene.taken())
+    chosen = free_name(name, first.name, (), scene, lambda fleet: bool(names & _services(fleet)))
     return Adopted(manifest(chosen, scene.namespace, spec), tuple(_comments(scene, given, chosen)), tuple(notes))
+
+
+def _services(fleet: Manifest) -> set[str]:
+    """Services that an External SpecDeployment names."""
+    pools = (fleet.get("spec") or {}).get("pools") or {}
+    return {str(side.get("service")) for side in (pools.get("external") or {}).values()}
 
 
 def _comments(scene: Scene, given: dict[str, Side], name: str) -> Iterator[str]:
@@ -99,10 +105,10 @@ def _target(sides: list[Side], notes: list[str]) -> dict[str, Any]:
     if len(models) > 1:
         notes.append(f"the pools serve different models ({', '.join(sorted(map(str, models)))}): is it the same model?")
     model = str(known[0].read.model)
-    if not re.fullmatch(MODEL_ID, model) or model.startswith("/") or ".." in model:
+    if not re.fullmatch(MODEL_ID, model) or ".." in model:
         notes.append(
-            f"the model {model} is no id such as owner/name, so target is left out; routes can then not match by model "
-            "alias"
+            f"the model {model} is neither an id such as owner/name nor a path, so target is left out; routes can then "
+            "not match by model alias"
         )
         return {}
     target = {"model": model}

@@ -10,7 +10,7 @@ from specfleet.cluster.auth import connect
 from specfleet.cluster.client import ApiClient, Manifest
 from specfleet.cluster.errors import ApiError
 from specfleet.cluster.gate import WriteGate
-from specfleet.cluster.kinds import DEPLOYMENT, SERVICE, Kind
+from specfleet.cluster.kinds import DEPLOYMENT, SERVICE, SPEC_DEPLOYMENT, Kind
 
 
 async def scene_of_cluster(names: Iterable[str], namespace: str | None, kubeconfig: Path | None) -> Scene:
@@ -34,7 +34,16 @@ async def scene_of_cluster(names: Iterable[str], namespace: str | None, kubeconf
                 "others too was not looked at"
             )
             deployments = wanted
-    return Scene(f"namespace {where}", where, tuple(deployments), tuple(services), notes=tuple(notes))
+        fleets = await _fleets(client, where)
+    return Scene(f"namespace {where}", where, tuple(deployments), tuple(services), (), tuple(notes), tuple(fleets))
+
+
+async def _fleets(client: ApiClient, namespace: str) -> list[Manifest]:
+    """SpecDeployments; none where the kind is not installed yet or may not be seen."""
+    try:
+        return list((await client.read(SPEC_DEPLOYMENT.path(namespace))).get("items") or [])
+    except ApiError:
+        return []
 
 
 async def _get(client: ApiClient, namespace: str, name: str) -> Manifest | None:

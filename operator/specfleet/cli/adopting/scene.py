@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from specfleet.api.names import LABEL_DEPLOYMENT
+from specfleet.api.v1alpha1 import KIND
 
 Manifest = dict[str, Any]
 
@@ -51,6 +52,7 @@ class Scene:
         where: `namespace serving` or the file's name, for sentences.
         namespace: empty where a manifest names none.
         others: kind and name of engine-like workloads that are no Deployments.
+        fleets: SpecDeployments that are there already.
     """
 
     where: str
@@ -59,6 +61,7 @@ class Scene:
     services: tuple[Manifest, ...]
     others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    fleets: tuple[Manifest, ...] = ()
 
     def deployment(self, name: str) -> Manifest:
         """The Deployment of that name. Raises AdoptError."""
@@ -74,15 +77,26 @@ class Scene:
             "name another namespace with -n"
         )
 
-    def taken(self) -> set[str]:
-        """`Kind/name` of what is there, which a new SpecDeployment's objects must not be called."""
-        deployments = {f"Deployment/{name_of(one)}" for one in self.deployments}
-        return deployments | {f"Service/{name_of(one)}" for one in self.services}
+    def clashes(self, name: str, objects: set[str], same: Callable[[Manifest], bool]) -> list[str]:
+        """What keeps a SpecDeployment from being called `name`, as `Kind/name`.
+
+        Args:
+            objects: `Kind/name` of what specfleet would make for it.
+            same: whether a SpecDeployment is of what is adopted; adopting once more changes that one.
+        """
+        others = [one for one in (*self.deployments, *self.services) if _labels(one).get(LABEL_DEPLOYMENT) != name]
+        found = {f"{one.get('kind')}/{name_of(one)}" for one in others} & objects
+        found |= {f"{KIND}/{name}" for one in self.fleets if name_of(one) == name and not same(one)}
+        return sorted(found)
 
 
 def name_of(manifest: Manifest) -> str:
     """The object's name."""
     return str((manifest.get("metadata") or {}).get("name") or "")
+
+
+def _labels(manifest: Manifest) -> dict[str, Any]:
+    return dict((manifest.get("metadata") or {}).get("labels") or {})
 
 
 def pod_labels(deployment: Manifest) -> dict[str, str]:
@@ -129,6 +143,7 @@ def scene_of_text(text: str, file: str, namespace: str | None) -> Scene:
         tuple(_checked(one, file) for one in inside if one.get("kind") == "Deployment"),
         tuple(one for one in inside if one.get("kind") == "Service" and one.get("apiVersion") == "v1"),
         tuple((str(one["kind"]), name_of(one)) for one in inside if one.get("kind") in OTHER_KINDS),
+        fleets=tuple(one for one in inside if one.get("kind") == KIND),
     )
 
 
@@ -166,4 +181,4 @@ def _checked(manifest: Manifest, file: str) -> Manifest:
 
 def is_rendered(deployment: Manifest) -> bool:
     """Whether specfleet made it."""
-    return LABEL_DEPLOYMENT in ((deployment.get("metadata") or {}).get("labels") or {})
+    return LABEL_DEPLOYMENT in _labels(deployment)

@@ -15,7 +15,7 @@ from specfleet.api.v1alpha1 import EngineType
 from specfleet.cli.adopting.document import Adopted, free_name, manifest
 from specfleet.cli.adopting.flags import Flags, carried_flags
 from specfleet.cli.adopting.pod import CarriedPod, carried_pod, model_source
-from specfleet.cli.adopting.scene import AdoptError, Scene
+from specfleet.cli.adopting.scene import AdoptError, Manifest, Scene
 from specfleet.cli.adopting.side import Side
 from specfleet.engines import vllm_retired, vllm_tables
 from specfleet.engines.release import Minor, parse_version, tag_version
@@ -39,6 +39,10 @@ class SplitOptions:
     name: str | None
     engine_version: str | None
     settings: OperatorSettings
+
+
+def _model(fleet: Manifest) -> object:
+    return ((fleet.get("spec") or {}).get("target") or {}).get("model")
 
 
 @dataclass
@@ -71,7 +75,7 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
         "pools": _pools(side, pod, notes),
         "policy": {"enforcement": "Observe"} | ({"initial": "Speculative"} if draft.speculated else {}),
     }
-    name = free_name(options.name, side.name, (DRAFT_NAME,), scene.taken())
+    name = free_name(options.name, side.name, (DRAFT_NAME,), scene, lambda fleet: _model(fleet) == target["model"])
     whole = manifest(name, scene.namespace, spec)
     notes += [*flags.notes, *draft.notes, *source_notes, *pod.notes]
     notes += _repair(whole, flags, options.settings)
