@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -15,8 +16,9 @@ import typer
 
 from specfleet.cluster.errors import ClusterError
 from specfleet.handlers.operator import Operator, Process
+from specfleet.handlers.refusal import tell
 from specfleet.handlers.rendered import SpecRenderer
-from specfleet.settings import SETTINGS_FILE, SettingsProblem, load_settings
+from specfleet.settings import SETTINGS_FILE, OperatorSettings, SettingsProblem, load_settings
 
 
 def run_command(
@@ -48,10 +50,7 @@ def run_command(
     )
     for noisy in ("kopf", "asyncio", "aiohttp"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    try:
-        loaded = load_settings(settings)
-    except SettingsProblem as problem:
-        _end(str(problem), 2)
+    loaded = _settings_or_end(settings, host, port)
     name = os.environ.get("POD_NAME") or socket.gethostname()
     process = Process(
         # A restarted container has its pod's name; only the suffix tells the two processes apart.
@@ -67,6 +66,28 @@ def run_command(
         asyncio.run(Operator(process, SpecRenderer(loaded), prometheus=loaded.prometheus).run())
     except ClusterError as error:
         _end(str(error), 1)
+
+
+def _settings_or_end(file: Path | None, host: str, port: int) -> OperatorSettings:
+    """The settings, if they and the files that they name can be used.
+
+    In a pod the probes say what is wrong before the process ends: its last line is then in `kubectl describe pod`, and
+    the restarts that follow come at the pace at which a person can read.
+    """
+    try:
+        loaded = load_settings(file)
+        missing = next(loaded.missing_files(), None)
+        if missing is not None:
+            raise SettingsProblem(f"settings: {missing}")
+    except SettingsProblem as problem:
+        sentence = str(problem)
+    else:
+        return loaded
+    typer.echo(f"specfleet run: {sentence}", err=True)
+    if os.environ.get("POD_NAME"):
+        with contextlib.suppress(OSError):
+            asyncio.run(tell(sentence, host, port))
+    raise typer.Exit(2)
 
 
 def _end(sentence: str, code: int) -> NoReturn:
