@@ -14,6 +14,7 @@ from pathlib import Path
 
 import aiohttp
 
+from specfleet.engines.running import IDLE_SECONDS
 from specfleet.routing.plan import PoolPlan, RoutePlan, RouterPlan
 from tests.envoy.harness import (
     CHAT,
@@ -148,6 +149,27 @@ async def test_a_service_that_is_not_there_is_a_503_in_json_until_it_is(
         engine.kill()
         other.kill()
         dns.close()
+
+
+async def test_an_unused_connection_is_closed_by_the_router_before_the_engine_does(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    # As vLLM and SGLang do unless told otherwise; a request on a connection that just closed would have to be retried.
+    plan = make_plan(
+        routes=(replace(CHAT, speculative_percent=100),),
+        baseline=ABSENT,
+        speculative=PoolPlan("ngram", "ngram.test", ENGINE_PORT, "/health", 1000, idle_seconds=IDLE_SECONDS),
+    )
+    with bed(tmp_path, plan, baseline=0, options=("--keep-alive-seconds", "5")) as made:
+        await asyncio.gather(*[ask(client, made, {}, max_tokens=4) for _ in range(8)])
+
+        def connections(what: str) -> int:
+            return made.router.admin_stat(f"cluster.hosts-ngram.upstream_cx_{what}")
+
+        await eventually_async("no connection is open", lambda: connections("active") == 0)
+        assert connections("total") > 0
+        assert connections("idle_timeout") == connections("total")
+        assert connections("destroy_remote") == 0
 
 
 # --- one address for all pods

@@ -422,6 +422,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--acceptance-of", type=_acceptance_of, action="append", default=[], metavar="HEADER=VALUE:RATE")
     made.add_argument("--recordings", type=Path)
     made.add_argument("--answer-status", type=int, default=200, help="answer every inference request with this status")
+    made.add_argument("--keep-alive-seconds", type=float, default=120.0, help="when an unused connection is closed")
     made.add_argument("--drain-seconds", type=float, default=60.0, help="how long SIGTERM waits for requests in flight")
     return made
 
@@ -447,7 +448,7 @@ def main() -> None:
         print=None,
         access_log=None,
         shutdown_timeout=args.drain_seconds,
-        keepalive_timeout=120,
+        keepalive_timeout=args.keep_alive_seconds,
         handler_cancellation=True,
     )
 

@@ -50,6 +50,7 @@ class FindingReason(StrEnum):
     MODEL_MISMATCH = "ModelMismatch"
     SERVED_NAME_MISMATCH = "ServedNameMismatch"
     DRAFT_MISMATCH = "DraftMismatch"
+    ENGINE_SPEAKS_TLS = "EngineSpeaksTls"
     ENGINE_FORCES_USAGE = "EngineForcesUsage"
     SERVICE_HAS_CLUSTER_IP = "ServiceHasClusterIp"
     ARGUMENTS_UNREADABLE = "ArgumentsUnreadable"
@@ -92,6 +93,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.MODEL_MISMATCH: "Pools, or pods and spec.target, name different models.",
     FindingReason.SERVED_NAME_MISMATCH: "A pool's pods do not take a model name that requests reach them with.",
     FindingReason.DRAFT_MISMATCH: "The pods draft otherwise than spec.drafts says; what they do is what counts.",
+    FindingReason.ENGINE_SPEAKS_TLS: "The engines answer by TLS, the router speaks plain HTTP to them.",
     FindingReason.ENGINE_FORCES_USAGE: "The engines put usage on every chunk of a stream, asked or not.",
     FindingReason.SERVICE_HAS_CLUSTER_IP: "Behind a cluster IP the node's proxy picks the pod, not the router.",
     FindingReason.ARGUMENTS_UNREADABLE: "Engine arguments are hidden in a script: the spec has to say what they do.",

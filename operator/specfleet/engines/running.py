@@ -21,6 +21,10 @@ _REFUSED_ONCE = ("min_tokens", *REFUSED_FIELDS)
 _SGLANG_READY_SINCE = (0, 5, 20)
 
 
+IDLE_SECONDS = 3
+"""How long a router keeps an unused connection: vLLM and SGLang close theirs after 5 s unless told otherwise."""
+
+
 @dataclass(frozen=True)
 class RunningEngine:
     """How to check an engine and what not to send it.

@@ -13,6 +13,7 @@ from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.engines.external import ExternalPool, ExternalPools
 from specfleet.engines.release import agree, parse_version
 
+TLS_FLAGS = ("--ssl-certfile", "--ssl-keyfile")
 FORCED_USAGE_FLAG = "--enable-force-include-usage"
 
 
@@ -24,7 +25,7 @@ def external_findings(deployment: SpecDeployment, pools: ExternalPools) -> list[
         *_model_findings(deployment, pools),
         *_served_name_findings(deployment, pools),
         *_declared_findings(deployment, pools),
-        *_usage_findings(deployment, pools),
+        *_flag_findings(pools),
     ]
 
 
@@ -129,8 +130,16 @@ def _declared_findings(deployment: SpecDeployment, pools: ExternalPools) -> Iter
         )
 
 
-def _usage_findings(deployment: SpecDeployment, pools: ExternalPools) -> Iterator[Finding]:
+def _flag_findings(pools: ExternalPools) -> Iterator[Finding]:
     for name, pool in pools.items():
+        words = [word for pod in pool.pods for word in pod.args or ()]
+        if any(word.partition("=")[0] in TLS_FLAGS for word in words):
+            yield error(
+                FindingReason.ENGINE_SPEAKS_TLS,
+                _path(name),
+                f"the pods of Service {pool.service} were started with {TLS_FLAGS[0]} or {TLS_FLAGS[1]}, and the router "
+                "speaks plain HTTP to engines: remove the flags, and let a Gateway before the router do TLS for clients",
+            )
         if pool.forced_usage:
             yield warning(
                 FindingReason.ENGINE_FORCES_USAGE,

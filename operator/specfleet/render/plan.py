@@ -12,7 +12,7 @@ from specfleet.api.v1alpha1 import External, Initial, Route, RouteMatch, SpecDep
 from specfleet.engines.external import ExternalPool, ExternalPools, undiscovered
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.registry import engine_module
-from specfleet.engines.running import running_engine
+from specfleet.engines.running import IDLE_SECONDS, running_engine
 from specfleet.render.meta import content_hash
 from specfleet.routing.clusters import UNLIMITED, clusters
 from specfleet.routing.plan import Match, PoolPlan, RoutePlan, RouterPlan
@@ -150,6 +150,7 @@ def _external_pool(deployment: SpecDeployment, name: str, pool: ExternalPool | N
         health_path=engine.health_path,
         max_requests=limit,
         revision=(spec.target.revision if spec.target is not None else None) or "",
+        idle_seconds=IDLE_SECONDS,
         one_address=pool is not None and not pool.headless,
         also_healthy=engine.also_healthy,
     )

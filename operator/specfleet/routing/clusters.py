@@ -67,7 +67,7 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
     if pool.also_healthy:
         statuses = [200, *pool.also_healthy]
         health["expected_statuses"] = [{"start": status, "end": status + 1} for status in statuses]
-    common: Resource = {"idle_timeout": "30s"}
+    common: Resource = {"idle_timeout": f"{pool.idle_seconds}s"}
     if pool.one_address:
         # A connection stays with the pod that the proxy picked for it, also when that pod is about to go, and none goes
         # to a pod that is new: so a connection for each request.
@@ -133,7 +133,7 @@ def _hosts(cluster: str, pool: PoolPlan) -> Resource:
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                # The engine closes idle connections after 120 s; we must be first.
+                # The engine closes idle connections too; we must be first.
                 "common_http_protocol_options": common,
                 "explicit_http_config": {"http_protocol_options": {}},
             }

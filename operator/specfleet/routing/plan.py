@@ -25,6 +25,8 @@ class PoolPlan:
     """Requests in flight that ONE router process lets through to this pool; above it the answer is 429."""
     revision: str = ""
     """Revision of the model that the pool serves, for the access log."""
+    idle_seconds: int = 30
+    """How long a connection is kept unused; shorter than the engine keeps it, or requests meet one that just closed."""
     one_address: bool = False
     """The name yields one address whatever the pods (a Service with a cluster IP); the node's proxy picks the pod."""
     also_healthy: tuple[int, ...] = ()

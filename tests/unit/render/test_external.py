@@ -214,6 +214,19 @@ def test_what_the_object_says_otherwise_than_the_pods_is_a_warning_with_the_line
     assert "--enable-force-include-usage" in found[3].message
 
 
+def test_engines_that_speak_tls_are_an_error() -> None:
+    pods = (ExternalPod("a", "10.0.0.1", True, ("--port=8000", "--ssl-certfile=/certs/tls.crt"), "", "1"),)
+
+    (found,) = external_findings(
+        deployment(), seen(ExternalPool("speculative", "llama-eagle", True, 8000, pods), pool("baseline", "llama"))
+    )
+
+    assert told([found]) == [
+        (Severity.ERROR, FindingReason.ENGINE_SPEAKS_TLS, "spec.pools.external.speculative.service")
+    ]
+    assert "plain HTTP" in found.message
+
+
 def test_nothing_is_said_of_what_is_not_known() -> None:
     one = deployment(
         engine={"type": "vLLM", "version": "0.31.0"},
