@@ -15,6 +15,11 @@ RULES: list[Body] = [
     {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": SIX},
     {"apiGroups": [""], "resources": ["services", "configmaps", "serviceaccounts"], "verbs": SIX},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": SIX},
+    {
+        "apiGroups": ["monitoring.coreos.com"],
+        "resources": ["podmonitors"],
+        "verbs": ["get", "list", "create", "patch", "delete"],
+    },
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},

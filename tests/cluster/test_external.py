@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.api import eventually
 from tests.cluster.conftest import World
-from tests.cluster.engines import BARE_ARGS, PLAIN_ARGS, SPECULATIVE_ARGS, Team
+from tests.cluster.engines import BARE_ARGS, PLAIN_ARGS, SPECULATIVE_ARGS, Team, own_address
 from tests.cluster.rights import PATCH_PODS, RULES, grant
 from tests.cluster.test_operator_rights import limited
 from tests.cluster.test_operator_switch import config_map_percent
@@ -58,7 +58,7 @@ def test_in_observe_only_the_router_is_made_and_enforce_makes_the_switch(world: 
         for router in world.routers:
             router.count("chat", "speculative", measured=30, decode_tokens=1530, accepted=30, drafted=1200)
             router.count("code", "speculative", measured=30, decode_tokens=1500, accepted=900, drafted=1200)
-        return "Observe would choose baseline" in world.route("chat")["message"]
+        return bool("Observe would choose baseline" in world.route("chat")["message"])
 
     eventually("Observe would switch", counted, 90.0)
     assert world.route("chat")["pool"] == "speculative"
@@ -92,7 +92,7 @@ def test_engines_too_old_for_figures_are_counted_themselves_and_all_routes_move_
 
     def counted() -> bool:
         team.speculative.count(requests=30, steps=1500, accepted=30)
-        return world.route("chat")["pool"] == "baseline"
+        return bool(world.route("chat")["pool"] == "baseline")
 
     eventually("chat is served by baseline", counted, 90.0)
     chat, code, fixed = (world.route(name) for name in ("chat", "code", "fixed"))
@@ -111,9 +111,9 @@ def test_a_rollout_of_the_team_s_freezes_evidence_and_ends_with_it(world: World,
     world.start()
     world.settled()
     image = "vllm/vllm-openai:v0.32.1"
-    world.kubelet.trouble = lambda pod: (
-        world.kubelet.unready() if pod["spec"]["containers"][0]["image"] == image else None
-    )
+    address = own_address()
+    starting = world.kubelet.unready() | {"podIP": address, "podIPs": [{"ip": address}]}
+    world.kubelet.trouble = lambda pod: starting if pod["spec"]["containers"][0]["image"] == image else None
     container = {"name": "vllm", "image": image}
     world.api.strategic(
         "Deployment", world.namespace, "fast", {"spec": {"template": {"spec": {"containers": [container]}}}}
@@ -163,7 +163,7 @@ def test_one_pool_alone_gives_figures_and_moves_nothing(world: World, team: Team
     def counted() -> bool:
         for router in world.routers:
             router.count("chat", "speculative", measured=30, decode_tokens=1530, accepted=30, drafted=1200)
-        return world.route("chat").get("acceptancePercent", 100) < 10
+        return bool(world.route("chat").get("acceptancePercent", 100) < 10)
 
     eventually("figures are there", counted)
     assert {one["pool"] for one in world.status()["routes"]} == {"speculative"}

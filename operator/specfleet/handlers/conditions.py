@@ -10,6 +10,7 @@ from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.findings import Finding
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
+from specfleet.handlers.external import sentence
 from specfleet.handlers.fleet import Fleet, readiness
 from specfleet.handlers.pods import Problem
 
@@ -204,7 +205,7 @@ def _active(state: Fleet, routes: list[RouteStatus]) -> Said:
 
 
 def _sentence(problem: Problem) -> str:
-    return f"{problem.message[:1].upper()}{problem.message[1:]}."
+    return f"{sentence(problem.message)}."
 
 
 def _capacity(state: Fleet, no_room: list[str], unmeasured: list[str]) -> Said:

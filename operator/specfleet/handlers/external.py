@@ -189,6 +189,11 @@ def is_rolling(pool: SeenPool) -> bool:
     return any(len(templates) > 1 for templates in families.values())
 
 
+def sentence(text: str) -> str:
+    """With a capital at its beginning, unless that is a name such as vLLM."""
+    return f"{text[:1].upper()}{text[1:]}" if text.partition(" ")[0].islower() else text
+
+
 def _capacity(pool: ExternalPool) -> int | None:
     return None if pool.max_sequences is None else pool.max_sequences * pool.ready
 
@@ -384,7 +389,7 @@ def _counters(spec: SpecDeploymentSpec, pool: SeenPool, why: str, draft_tokens: 
     """What keeps the engines' counters from being read, where decisions rest on them."""
     ready = [pod for pod in pool.pods if pod.ready]
     troubled = [pod for pod in ready if pod.trouble is not None]
-    told = f"{why[:1].upper()}{why[1:]}."
+    told = f"{sentence(why)}."
     if ready and len(troubled) * 2 > len(ready):
         first = troubled[0]
         reason = Reason.ENGINE_METRICS_LOCKED if first.locked else Reason.ENGINE_METRICS_UNREADABLE

@@ -27,7 +27,7 @@ from specfleet.handlers.decide import (
     states_of,
     weights,
 )
-from specfleet.handlers.external import Assessment, SeenPool, unread_pods
+from specfleet.handlers.external import Assessment, SeenPool, sentence, unread_pods
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, OwnedRecord
@@ -255,7 +255,7 @@ def _outside_said(read: Said, outside: Outside, assessment: Assessment, uncounte
         return replace(read, message=f"{read.message}{more}")
     if assessment.counters is not None:
         return Said("False", assessment.counters.reason, f"{assessment.counters.message}.")
-    why = f"{assessment.why[:1].upper()}{assessment.why[1:]}."
+    why = f"{sentence(assessment.why)}."
     if uncounted is not None:
         return Said("Unknown", Reason.NO_DATA_YET, f"{why} They have yet to be read. {unread}".rstrip())
     return Said("True", Reason.ENGINE_COUNTERS_READ, f"{why} {unread}".rstrip())

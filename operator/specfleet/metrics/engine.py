@@ -103,11 +103,13 @@ class EngineReading:
         yields a token of its own. SGLang (0.5.13 and later) counts verifications: what was generated beyond one token
         each was accepted, of `draft_tokens` (k) drafted each time.
         """
-        if self.rounds is None or not self.speculative:
+        if not self.speculative:
             return None
-        yielded = max(0, self.decode_tokens - self.rounds)
+        yielded = max(0, self.decode_tokens - (self.rounds or 0))
         if self.engine is EngineType.VLLM:
             return RouteTotals(self.decode_tokens, min(self.accepted, yielded), self.drafted, self.finished)
+        if self.rounds is None:
+            return None
         drafted = self.rounds * (self.tokens_a_round or draft_tokens)
         return RouteTotals(self.decode_tokens, min(yielded, drafted), drafted, self.finished)
 
