@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from specfleet.api.conditions import Reason
 from specfleet.cli.history.advice import general, notes
 from specfleet.cli.history.presence import nothing_usable, selected
-from specfleet.cli.history.reading import Selection, pieces
+from specfleet.cli.history.reading import pieces
 from specfleet.cli.history.recorded import Grid, Kind
 from specfleet.cli.history.request import HistoryProblem, Request
 from specfleet.decision.reasons import Hold
@@ -42,8 +42,8 @@ class Result:
     notes: tuple[str, ...]
 
 
-def replayed(request: Request) -> Result:
-    """Read the history and run the rule over it.
+def replayed(request: Request, on_read: Callable[[float], None] = lambda until: None) -> Result:
+    """Read the history and run the rule over it; `on_read` is told up to which time it was read.
 
     Raises:
         HistoryProblem: nothing was recorded, or what was cannot be used.
@@ -53,8 +53,11 @@ def replayed(request: Request) -> Result:
         selection = selected(api, request)
         grid = Grid(request.start, request.block_seconds)
         trials: dict[str, Trial] = {}
-        for blocks, hold in _blocks(api, selection, grid, request):
-            _fed(trials, blocks, hold, request)
+        for some, until in pieces(api, selection, request.start - grid.lead_seconds, request.end):
+            for blocks, hold in grid.fed(some, until):
+                _fed(trials, blocks, hold, request)
+            _subtractable(grid, request)
+            on_read(until)
     if not trials:
         raise HistoryProblem(nothing_usable(grid, selection, request))
     told = []
@@ -68,17 +71,14 @@ def replayed(request: Request) -> Result:
     )
 
 
-def _blocks(
-    api: PromApi, selection: Selection, grid: Grid, request: Request
-) -> Iterator[tuple[dict[str, Recorded], Hold | None]]:
-    for some, until in pieces(api, selection, request.start - grid.lead_seconds, request.end):
-        yield from grid.fed(some, until)
-        if grid.spacing > grid.gap_seconds and grid.dropped[Dropped.GAP.value] > _SOME_GAPS:
-            raise HistoryProblem(
-                f"these series have a sample every {grid.spacing:.0f} s; with blocks of {request.block_seconds:g} s, "
-                f"samples further apart than {grid.gap_seconds:.0f} s are not subtracted: scrape every 30 s, or replay "
-                f"with --block {round(grid.spacing)}s"
-            )
+def _subtractable(grid: Grid, request: Request) -> None:
+    """Raise HistoryProblem where samples are too far apart to be subtracted."""
+    if grid.spacing > grid.gap_seconds and grid.dropped[Dropped.GAP.value] > _SOME_GAPS:
+        raise HistoryProblem(
+            f"these series have a sample every {grid.spacing:.0f} s; with blocks of {request.block_seconds:g} s, "
+            f"samples further apart than {grid.gap_seconds:.0f} s are not subtracted: scrape every 30 s, or replay "
+            f"with --block {round(grid.spacing)}s"
+        )
 
 
 def _fed(trials: dict[str, Trial], blocks: dict[str, Recorded], hold: Hold | None, request: Request) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from specfleet.api import offline
 from specfleet.api.base import DNS_LABEL, duration
@@ -68,7 +71,9 @@ def history_command(given: Given) -> None:
     except (UsageProblem, TimeProblem, PolicyError, InputProblem, plots.PlotProblem) as problem:
         _end(str(problem), 2)
     try:
-        result = replayed(request)
+        with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as shown:
+            task = shown.add_task("reading", total=request.end - request.start)
+            result = replayed(request, lambda until: shown.update(task, completed=until - request.start))
     except HistoryProblem as problem:
         _end(str(problem), 1)
     except PrometheusError as error:
