@@ -137,8 +137,8 @@ def _flag_findings(pools: ExternalPools) -> Iterator[Finding]:
             yield error(
                 FindingReason.ENGINE_SPEAKS_TLS,
                 _path(name),
-                f"the pods of Service {pool.service} were started with {TLS_FLAGS[0]} or {TLS_FLAGS[1]}, and the router "
-                "speaks plain HTTP to engines: remove the flags, and let a Gateway before the router do TLS for clients",
+                f"the pods of Service {pool.service} were started with {' or '.join(TLS_FLAGS)}, and the router speaks "
+                "plain HTTP to engines: remove the flags; TLS for clients is the work of a Gateway before the router",
             )
         if pool.forced_usage:
             yield warning(
