@@ -19,6 +19,8 @@ BASELINE = PoolPlan("baseline", "assistant-baseline.serving.svc.cluster.local", 
 EAGLE = PoolPlan("eagle", "assistant-eagle.serving.svc.cluster.local", 8000, "/health", 192, revision="0e9e39f")
 CODE = RoutePlan("code", (Match(header=("X-Route", "code")), Match(model="assistant-code")), 70)
 CHAT = RoutePlan("chat", (), 0)
+ALL = RoutePlan("chat", (), 100)
+NONE = replace(BASELINE, host=None)
 
 
 def plan(**changes: Any) -> RouterPlan:
@@ -94,6 +96,35 @@ def test_weights_and_labels_of_a_route() -> None:
     }
 
 
+def test_with_one_pool_every_cluster_is_there_and_nothing_aims_at_the_missing_one() -> None:
+    both, _ = loaded(plan())
+    clusters, host = loaded(plan(baseline=NONE, routes=(replace(CODE, speculative_percent=100), ALL)))
+
+    assert [cluster["name"] for cluster in clusters] == [cluster["name"] for cluster in both]
+    assert "endpoints" not in clusters[0]["load_assignment"]
+    aimed = {route["route"]["cluster"] for route in host["routes"] if "route" in route}
+    assert aimed == {"speculative-first"}
+    assert not [route for route in host["routes"] if "ineligible" in route["name"]]
+
+
+def test_one_address_is_dialled_anew_each_time_and_never_ejected() -> None:
+    clusters, _ = loaded(plan(speculative=replace(EAGLE, one_address=True, idle_seconds=3, also_healthy=(401,))))
+    baseline, eagle = clusters[:2]
+
+    def common(cluster: Any) -> Any:
+        (options,) = cluster["typed_extension_protocol_options"].values()
+        return options["common_http_protocol_options"]
+
+    assert common(baseline) == {"idle_timeout": "30s"}
+    assert common(eagle) == {"idle_timeout": "3s", "max_requests_per_connection": 1}
+    assert "outlier_detection" in baseline
+    assert "outlier_detection" not in eagle
+    (check,) = eagle["health_checks"]
+    assert check["reuse_connection"] is False
+    assert check["http_health_check"]["expected_statuses"] == [{"start": 200, "end": 201}, {"start": 401, "end": 402}]
+    assert "expected_statuses" not in baseline["health_checks"][0]["http_health_check"]
+
+
 def test_without_refused_fields_there_is_no_ineligible_route() -> None:
     _, host = loaded(plan(refused_fields=()))
     assert not [route for route in host["routes"] if "ineligible" in route["name"]]
@@ -110,6 +141,13 @@ def test_without_refused_fields_there_is_no_ineligible_route() -> None:
         ({"routes": (replace(CHAT, speculative_percent=101),)}, "expected 0..100"),
         ({"routes": (RoutePlan("chat", (), 5, never_speculative=True),)}, "must never speculate"),
         ({"max_request_bytes": 0}, "expected 1.."),
+        ({"baseline": NONE, "speculative": replace(EAGLE, host=None)}, "needs at least one pool"),
+        ({"baseline": NONE, "routes": (CHAT,)}, "only pool 'eagle', which takes everything: expected 100"),
+        ({"speculative": replace(EAGLE, host=None), "routes": (ALL,)}, "only pool 'baseline', .*: expected 0"),
+        (
+            {"speculative": replace(EAGLE, host=None), "routes": (replace(CHAT, never_speculative=True),)},
+            "0 % of speculation at most, but there is only pool",
+        ),
     ],
 )
 def test_a_plan_that_would_be_served_otherwise_than_written_is_refused(changes: dict[str, Any], says: str) -> None:
