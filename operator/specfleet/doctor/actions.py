@@ -24,10 +24,11 @@ ACTIONS: dict[str, str] = {
     Reason.CONFIG_NOT_AVAILABLE: "make the Secret or ConfigMap that is named, with that key, in namespace {ns}",
     Reason.VOLUME_NOT_AVAILABLE: "kubectl describe pvc -n {ns}",
     Reason.APPLY_FAILED: "kubectl describe specdeployment {name} -n {ns} has the API server's words",
+    Reason.ROUTERS_CONNECTING: "check that routers reach DNS and engines in {ns} (UDP 53, TCP 8000; NetworkPolicies)",
     Reason.ROUTERS_UNREACHABLE: "let the operator reach port 9902 of router pods in {ns} (NetworkPolicies)",
     Reason.INSUFFICIENT_COVERAGE: "specfleet explain {name} -n {ns}; answers carry figures with "
     "--per-request-spec-decode-metrics on vLLM 0.29 or later",
-    Reason.FIGURES_IMPLAUSIBLE: "kubectl logs of the operator name the router and the figure",
+    Reason.FIGURES_IMPLAUSIBLE: "the operator's log names the router and the figure",
     Reason.SERVICE_NOT_FOUND: "kubectl get services -n {ns}; write its name in pools.external",
     Reason.SERVICE_PORT_NOT_FOUND: "write a port of the Service in pools.external",
     Reason.SERVICE_WITHOUT_ENDPOINTS: "kubectl get endpointslices -n {ns}; compare the Service's selector with the "
@@ -36,7 +37,7 @@ ACTIONS: dict[str, str] = {
     Reason.POOLS_OVERLAP: "narrow the selectors of the two Services",
     Reason.MIXED_PODS: "give each kind of pod a Service of its own, and name them in pools.external",
     Reason.POOLS_SWAPPED: "exchange the two names in pools.external",
-    Reason.PROMETHEUS_UNREACHABLE: "kubectl exec into an operator pod, or its network policies: can it reach the URL?",
+    Reason.PROMETHEUS_UNREACHABLE: "check the URL, and that network policies let the operator reach it",
     Reason.PROMETHEUS_UNAUTHORIZED: "set prometheus.bearerTokenFile, or usernameFile and passwordFile, in the settings",
     Reason.PROMETHEUS_FAILED: "ask it yourself: curl URL/api/v1/query?query=up",
     Reason.ROUTERS_NOT_SCRAPED: "let Prometheus select the routers' PodMonitor (podMonitor.labels in the settings), or "

@@ -8,6 +8,8 @@ from dataclasses import replace
 from specfleet.doctor.facts import CannotTell, Facts, NotYet
 from specfleet.doctor.findings import Finding, Item, NotChecked, Report, Seen, Severity
 
+# What an object without its usual fields leads to: it must cost its own check only.
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 Check = Callable[[Facts], Iterator[Item]]
 
 
@@ -40,4 +42,6 @@ def _made(check: Check, facts: Facts) -> list[Item]:
         return []
     except CannotTell as why:
         items.append(NotChecked(str(why)))
+    except _MALFORMED as problem:
+        items.append(NotChecked(f"what was read has a form that is not expected ({type(problem).__name__}: {problem})"))
     return items

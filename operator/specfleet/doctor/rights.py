@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from specfleet.doctor.facts import Right
 
+MONITORING = "monitoring.coreos.com"
 _WRITTEN = ("get", "list", "watch", "create", "patch", "delete")
 
 # (group, resource, verbs) in the whole cluster, or in each namespace that is watched.
@@ -18,6 +19,7 @@ OPERATOR: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "services", _WRITTEN),
     ("apps", "deployments", _WRITTEN),
     ("policy", "poddisruptionbudgets", _WRITTEN),
+    (MONITORING, "podmonitors", ("get", "list", "create", "patch", "delete")),
     ("", "pods", ("get", "list", "watch")),
     ("discovery.k8s.io", "endpointslices", ("list",)),
     ("events.k8s.io", "events", ("create",)),
@@ -26,10 +28,10 @@ PATCH_PODS = ("", "pods", ("patch",))
 LEASE = "specfleet"
 
 
-def operator_rights(namespace: str) -> Iterator[Right]:
-    """What the operator needs in `namespace`; empty is the whole cluster."""
+def operator_rights(namespace: str, *, monitors: bool = True) -> Iterator[Right]:
+    """What the operator needs in `namespace`; empty is the whole cluster. `monitors`: there are PodMonitors."""
     for group, resource, verbs in OPERATOR:
-        for verb in verbs:
+        for verb in verbs if monitors or group != MONITORING else ():
             yield right(group, resource, verb, namespace)
 
 

@@ -61,6 +61,15 @@ def test_what_cannot_be_read_is_not_checked_and_the_rest_is_said() -> None:
     assert report.errors == 1
 
 
+def test_an_object_of_an_odd_form_costs_its_own_check_only() -> None:
+    report = examined({Get("/first"): {}, Get("/secret"): {}})
+
+    assert [(one.check, one.why) for one in report.not_checked] == [
+        ("two", "what was read has a form that is not expected (KeyError: 'then')")
+    ]
+    assert [one.text for one in report.seen] == ["never said"]
+
+
 def test_the_report_for_people() -> None:
     cause = Unread("nodes is forbidden")
     report = examined({Get("/first"): cause, Get("/secret"): cause})

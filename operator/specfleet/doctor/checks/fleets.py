@@ -8,6 +8,7 @@ from typing import Any
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import router_object
+from specfleet.cluster.kinds import DEPLOYMENT, OWNED
 from specfleet.doctor.actions import action_for
 from specfleet.doctor.facts import CannotTell, Facts, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, Severity, error, info, warning
@@ -27,14 +28,7 @@ from specfleet.handlers.pods import pod_record, worst
 UNSEEN = timedelta(seconds=60)
 SETTLING = timedelta(minutes=2)
 STUCK = timedelta(minutes=5)
-
-_OWNED = (
-    ("Deployment", "/apis/apps/v1/deployments"),
-    ("Service", "/api/v1/services"),
-    ("ConfigMap", "/api/v1/configmaps"),
-    ("ServiceAccount", "/api/v1/serviceaccounts"),
-    ("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets"),
-)
+CONNECTING = timedelta(minutes=5)
 
 _STARTING = (Reason.PODS_NOT_READY, Reason.ROUTERS_CONNECTING, Reason.NOT_YET_OBSERVED, Reason.ROLLING_OUT)
 # Of the conditions that are not about being ready: the status that is a problem, and how bad it is.
@@ -97,7 +91,7 @@ def conditions(facts: Facts) -> Iterator[Item]:
 def routers(facts: Facts) -> Iterator[Item]:
     """Each SpecDeployment's router pods: without one nothing is served."""
     found = fleets(facts)
-    deployments = {key(one): one for one in owned(facts, "/apis/apps/v1/deployments")} if found else {}
+    deployments = {key(one): one for one in owned(facts, DEPLOYMENT.all_path)} if found else {}
     for body in found:
         namespace, name = key(body)
         if not (body.get("status") or {}).get("endpoint"):
@@ -109,20 +103,20 @@ def routers(facts: Facts) -> Iterator[Item]:
 def left_behind(facts: Facts) -> Iterator[Item]:
     """Objects that carry a SpecDeployment's label and have no SpecDeployment: a garbage collector takes its time."""
     if facts.scope.namespace is None:
-        facts.prepare(*(Listing(path, MANAGED) for _, path in _OWNED))
+        facts.prepare(*(Listing(kind.all_path, MANAGED) for kind in OWNED))
     alive = {key(one): str(one["metadata"].get("uid")) for one in fleets(facts)}
     readable = _readable_namespace(facts)
     left = 0
-    for kind, path in _OWNED:
+    for kind in OWNED:
         try:
-            objects = owned(facts, path)
+            objects = owned(facts, kind.all_path)
         except CannotTell as why:
             yield NotChecked(str(why))
             continue
         for one in objects:
             if readable is not None and one["metadata"].get("namespace") != readable:
                 continue
-            problem = _left(facts, kind, one, alive)
+            problem = _left(facts, kind.kind, one, alive)
             if problem is not None:
                 left += 1
                 yield problem
@@ -144,11 +138,12 @@ def _problems(facts: Facts, body: Manifest, *, looked_after: bool) -> Iterator[I
         if looked_after and facts.now - _changed(body, facts.now) > UNSEEN:
             yield warning(about, "its last change has not been looked at for more than a minute",
                           "a status of that generation within seconds",
-                          "kubectl logs of the operator name it")  # fmt: skip
+                          f"the operator's log: kubectl logs -n {facts.scope.operator_namespace} -l "
+                          "app.kubernetes.io/component=operator --tail=50")  # fmt: skip
             return
         if not given:
             return
-    yield from _readiness(about, namespace, name, given)
+    yield from _readiness(facts.now, about, namespace, name, given)
     reported = str((given.get(ConditionType.READY) or {}).get("reason"))
     for kind, (bad, severity) in _BESIDE.items():
         one = given.get(kind) or {}
@@ -161,7 +156,9 @@ def _problems(facts: Facts, body: Manifest, *, looked_after: bool) -> Iterator[I
                     _action(moving, namespace, name))  # fmt: skip
 
 
-def _readiness(about: str, namespace: str, name: str, given: Mapping[str, Mapping[str, Any]]) -> Iterator[Item]:
+def _readiness(
+    now: datetime, about: str, namespace: str, name: str, given: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Item]:
     """Stalled before Ready: what only a person can mend goes first, and both would say the same."""
     stalled, ready = given.get(ConditionType.STALLED) or {}, given.get(ConditionType.READY) or {}
     if stalled.get("status") == "True":
@@ -172,7 +169,8 @@ def _readiness(about: str, namespace: str, name: str, given: Mapping[str, Mappin
     reason = ready.get("reason")
     if reason == Reason.ROUTER_NOT_READY:
         return  # said by the check of routers, with the pods' own reason
-    if reason in _STARTING:
+    slow = reason == Reason.ROUTERS_CONNECTING and now - _time(ready.get("lastTransitionTime"), now) > CONNECTING
+    if reason in _STARTING and not slow:
         wait = f"kubectl wait specdeployment/{name} -n {namespace} --for=condition=Ready --timeout=30m"
         yield info(about, f"it waits: {_said(ConditionType.READY, ready)}", "Ready=True after a while", wait)
         return

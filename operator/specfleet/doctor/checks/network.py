@@ -76,7 +76,7 @@ def policies(facts: Facts) -> Iterator[Item]:
         found = facts.listed(f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies")
         count += len(found)
         for way in _WAYS:
-            closing = _closing(found, way, _pods(facts, namespace, way.component))
+            closing = _closing(found, way, _pods(facts, namespace, way))
             if closing:
                 yield _closed(namespace, way, closing)
     yield Seen(
@@ -95,15 +95,19 @@ def _closed(namespace: str, way: Way, closing: list[str]) -> Item:
     )
 
 
-def _pods(facts: Facts, namespace: str, component: str) -> list[dict[str, str]]:
-    """Labels of the pods that a way is about: of the fleets there, or of one that could be."""
+def _pods(facts: Facts, namespace: str, way: Way) -> list[dict[str, str]]:
+    """Labels of the pods that a way is about: of the fleets there, or of one that could be.
+
+    Engines of External pools have labels and ports of somebody else's choice.
+    """
     here = [one for one in fleets(facts) if key(one)[0] == namespace]
-    if component == "engine":
-        here = [one for one in here if ((one.get("spec") or {}).get("pools") or {}).get("strategy") != "External"]
-        if not here and any(key(one)[0] == namespace for one in fleets(facts)):
-            return []
-    names = [key(one)[1] for one in here] or ["any"]
-    return [labels(name, component, BASELINE_POOL if component == "engine" else None) for name in names]
+    meant = [one for one in here if way.port != _ENGINE_PORT or _strategy(one) != "External"]
+    names = [key(one)[1] for one in meant] if here else ["any"]
+    return [labels(name, way.component, BASELINE_POOL if way.component == "engine" else None) for name in names]
+
+
+def _strategy(fleet: Manifest) -> str:
+    return str(((fleet.get("spec") or {}).get("pools") or {}).get("strategy") or "Split")
 
 
 def _closing(found: list[Manifest], way: Way, pods: list[dict[str, str]]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from specfleet.doctor.facts import Facts, Manifest, May, Right
 from specfleet.doctor.findings import Item, Seen, error, warning
 from specfleet.doctor.installed import Installed, enumerated, operators, watched_namespaces
-from specfleet.doctor.rights import PATCH_PODS, lease_rights, operator_rights, right
+from specfleet.doctor.rights import MONITORING, PATCH_PODS, lease_rights, operator_rights, right
 
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _UNWANTED = (
@@ -20,9 +20,11 @@ _UNWANTED = (
 
 def check(facts: Facts) -> Iterator[Item]:
     """What each operator's service account may do, asked of the API server."""
+    monitors = facts.get(f"/apis/{MONITORING}/v1") is not None
     for one in operators(facts):
         places = watched_namespaces(facts, one) or ("",)
-        needed = [need for place in places for need in operator_rights(place)] + list(lease_rights(one.namespace))
+        needed = [need for place in places for need in operator_rights(place, monitors=monitors)]
+        needed += lease_rights(one.namespace)
         unwanted = [right(*each, place) for place in places for each in _UNWANTED]
         facts.prepare(*(May(each, one.account) for each in needed + unwanted))
         lacking = [each for each in needed if not facts.may(each, one.account)]

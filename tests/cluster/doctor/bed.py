@@ -26,7 +26,7 @@ from tests.cluster.chart.client import CHART, CRD, NAMESPACE, Cluster
 FLEETS = "serving"
 OPERATOR = "specfleet"
 IMAGE = "ghcr.io/specfleet/specfleet:0.1.0"
-TEMPLATES = Path(__file__).resolve().parents[1] / "testbed" / "templates"
+TEMPLATES = Path(__file__).resolve().parents[2] / "testbed" / "templates"
 COREFILE: Body = next(
     one
     for one in yaml.safe_load_all((TEMPLATES / "coredns.yaml").read_text().replace("$", ""))
@@ -175,6 +175,19 @@ class Bed:
         self.api.request("POST", path.rpartition("/")[0], body)
         if "status" in before:
             self.status(path, before["status"])
+
+
+def only(bed: Bed, check: str, *options: str) -> Body:
+    """The one finding there is, which must be of this check; and the exit status fits it."""
+    result = bed.doctor(*options)
+    found = result.report["findings"]
+    assert [(one["check"], one["found"]) for one in found if one["check"] != check] == []
+    assert len(found) == 1, found
+    assert result.code == (1 if found[0]["severity"] == "error" else 0)
+    assert found[0]["expected"]
+    assert found[0]["action"]
+    finding: Body = found[0]
+    return finding
 
 
 def path_of(kind: str, name: str, namespace: str = "") -> str:

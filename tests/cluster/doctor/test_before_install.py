@@ -11,11 +11,11 @@ import yaml
 
 from tests.cluster.api import Api
 from tests.cluster.chart.client import CRD, NAMESPACE, Cluster
-from tests.cluster.doctor_bed import FLEETS, Bed, make_cluster, path_of, pod
+from tests.cluster.doctor.bed import FLEETS, Bed, make_cluster, path_of, pod
 from tests.testbed.api import ensure_control_plane
 
 pytestmark = pytest.mark.cluster
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

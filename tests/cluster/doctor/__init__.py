@@ -1,0 +1,1 @@
+"""`specfleet doctor` on a real API server."""
