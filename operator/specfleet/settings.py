@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -223,6 +225,54 @@ def _part(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     field = model.model_fields.get(name)
     kind = field.annotation if field is not None else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+class Row(NamedTuple):
+    """One setting for a table: its name as in the file, and texts of type, default and meaning."""
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+
+
+def rows(model: type[BaseModel] = OperatorSettings, prefix: str = "") -> Iterator[Row]:
+    """All settings in the order of the model, groups opened."""
+    for name, field in model.model_fields.items():
+        place = f"{prefix}{to_camel(name)}"
+        inner = _part(model, name)
+        if inner is not None and inner is not Resources:
+            yield from rows(inner, f"{place}.")
+            continue
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = default.model_dump(exclude_defaults=True)
+        yield Row(place, _type_text(field.annotation), _default_text(default), field.description or "")
+
+
+def _type_text(annotation: Any) -> str:
+    if annotation is Resources:
+        return "requests and limits: cpu, memory, ephemeral-storage"
+    plain = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "file"}
+    if annotation in plain:
+        return plain[annotation]
+    kind, arguments = get_origin(annotation), [one for one in get_args(annotation) if one is not type(None)]
+    if kind is list:
+        return f"list of {_type_text(arguments[0])}s"
+    if kind is dict:
+        return "map of texts"
+    if kind is Annotated:
+        return _type_text(arguments[0])
+    if kind is Literal:
+        return " or ".join(f"`{one}`" for one in arguments)
+    return ", ".join(_type_text(one) for one in arguments)
+
+
+def _default_text(default: Any) -> str:
+    if default is None:
+        return ""
+    text = json.dumps(default).replace('"', "") if not isinstance(default, str) else default
+    return f"`{text}`"
 
 
 def load_settings(file: Path | None) -> OperatorSettings:

@@ -39,11 +39,21 @@ def rules_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def settings_table() -> str:
+    """A table of the operator's settings, those of groups included."""
+    from specfleet.settings import rows
+
+    lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{row.name}` | {row.type} | {row.default} | {_cell(row.meaning)} |" for row in rows()]
+    return "\n".join(lines) + "\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "spec": lambda: fields_table("spec"),
     "status": lambda: fields_table("status"),
     "rules": rules_table,
     "conditions": markdown_tables,
+    "settings": settings_table,
 }
 
 
