@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.api import Body, eventually
+from tests.cluster.api import Body, Refused, eventually
 from tests.cluster.conftest import World
 from tests.cluster.engines import BARE_ARGS, PLAIN_ARGS, SPECULATIVE_ARGS, Team
 from tests.cluster.test_external import team
@@ -238,6 +238,58 @@ def test_arguments_in_a_shell_script_are_asked_for_instead(world: World, team: T
     world.edit({"pools": {"external": {"speculative": {"maxSequences": 8}}}})
     world.served("chat", 100)
     assert world.condition("CapacitySufficient")["status"] == "True"
+
+
+def test_one_service_for_both_pools_and_one_s_own_name_are_refused_at_once(world: World, team: Team) -> None:
+    one = {"service": "fast", "port": 8000}
+    with pytest.raises(Refused, match="write a Service for each pool") as refused:
+        team.adopt(pools={"strategy": "External", "external": {"speculative": one, "baseline": one}})
+    assert refused.value.status == 422
+    with pytest.raises(Refused, match="SpecDeployment another metadata") as refused:
+        team.adopt(pools={"strategy": "External", "external": {"speculative": {"service": "assistant"}}})
+    assert refused.value.status == 422
+
+
+def sglang(**counters: int) -> Page:
+    """A page of SGLang."""
+    text = "".join(f'sglang:{name}{{model_name="chat"}} {value}\n' for name, value in counters.items())
+    return 200, "text/plain", text.encode()
+
+
+def test_sglang_is_counted_by_itself_from_the_release_that_counts_verifications(world: World, team: Team) -> None:
+    start = ["--model-path", "owner/name", "--served-model-name", "chat", "--max-running-requests", "8"]
+    drafts = ["--speculative-algorithm", "NEXTN", "--speculative-num-steps", "3", "--speculative-eagle-topk", "1"]
+    command = ("python3", "-m", "sglang.launch_server")
+    image = "lmsysorg/sglang:v0.5.20"
+    team.speculative.pages["/metrics"] = sglang(generation_tokens_total=0, num_running_reqs=0)
+    team.baseline.pages["/metrics"] = sglang(generation_tokens_total=0, num_running_reqs=0)
+    team.deployment(
+        "fast", team.speculative, [*start, *drafts, "--speculative-num-draft-tokens", "4"], command=command, image=image
+    )
+    team.deployment("plain", team.baseline, start, command=command, image=image)
+    team.service("fast", team.speculative.port)
+    team.service("plain", team.baseline.port)
+    team.adopt(engine={"type": "SGLang"})
+    world.start()
+    said(world, "MetricsAvailable", "EngineCountersRead", "SGLang's answers carry no figures of their own")
+    world.settled()
+    generated = 0
+
+    def counted() -> bool:
+        nonlocal generated
+        generated += 1530
+        team.speculative.pages["/metrics"] = sglang(
+            generation_tokens_total=generated,
+            num_requests_total=generated // 51,
+            spec_verify_calls_total=generated * 1000 // 1530,
+            num_running_reqs=1,
+        )
+        return bool(world.route("chat").get("tokensPerStep") == "1.50")  # 1,500 tokens in 1,000 verifications
+
+    eventually("tokens a step are those of the engine", counted)
+    assert world.route("chat")["acceptancePercent"] == 17  # 500 of 3,000
+    team.speculative.pages["/metrics"] = sglang(generation_tokens_total=generated, num_requests_total=generated // 51)
+    said(world, "MetricsAvailable", "EngineCountsNothing", "from 0.5.13 on")
 
 
 def test_a_service_with_a_cluster_ip_works_and_is_warned_of(world: World, team: Team) -> None:

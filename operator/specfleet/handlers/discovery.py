@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from specfleet.api.conditions import Reason
 from specfleet.api.names import BASELINE_POOL
@@ -87,7 +88,8 @@ class Discovery:
     ) -> SeenPool:
         pool = SeenPool(name, asked)
         try:
-            body = await self._client.get(SERVICE, namespace, asked.service)
+            # From the API server's cache: this is asked again and again, and a moment ago is soon enough.
+            body = await self._service(namespace, asked.service)
             if body is None:
                 return replace(pool, problem=_missing(namespace, asked))
             service = service_facts(body)
@@ -96,7 +98,7 @@ class Discovery:
                 return pool
             selector = f"{SERVICE_LABEL}={asked.service}"
             path = ENDPOINT_SLICE.path(namespace)
-            slices = (await self._client.read(path, labelSelector=selector)).get("items") or ()
+            slices = (await self._client.read(path, labelSelector=selector, resourceVersion="0")).get("items") or ()
             found = endpoints(slices, service.ports[asked.port])
             pods = await asyncio.gather(*(self._pod(namespace, one, engine, sight, now) for one in found))
         except ApiError as error:
@@ -110,6 +112,14 @@ class Discovery:
             port=min(ports) if service.headless and ports else asked.port,
             problem=_endpoint_problem(asked, service, found, ports),
         )
+
+    async def _service(self, namespace: str, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.read(SERVICE.path(namespace, name), resourceVersion="0")
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
 
     async def _pod(self, namespace: str, endpoint: Endpoint, engine: EngineType, sight: Sight, now: float) -> SeenPod:
         known = await self._known(namespace, endpoint, engine, sight, now)

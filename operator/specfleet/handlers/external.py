@@ -71,13 +71,20 @@ class SeenPod:
         return read is not None and not read.shell and read.engine is not None and bool(read.flags or read.model)
 
     @property
+    def whole(self) -> bool:
+        """Whether all of its arguments are seen: none come from a file."""
+        return (
+            self.readable and self.arguments is not None and all(name != "config" for name, _ in self.arguments.flags)
+        )
+
+    @property
     def speculative(self) -> bool | None:
         """Whether it speculates: by its counters, which no configuration file can belie, else by its arguments."""
         if self.reading is not None and self.reading.speculative is not None:
             return self.reading.speculative
-        if self.readable and self.arguments is not None:
-            return self.arguments.speculative is not None
-        return None
+        if self.readable and self.arguments is not None and self.arguments.speculative is not None:
+            return True
+        return False if self.whole else None
 
 
 @dataclass(frozen=True)
@@ -204,7 +211,9 @@ def _capacity(pool: ExternalPool) -> int | None:
 def _facts(spec: SpecDeploymentSpec, pool: SeenPool) -> ExternalPool:
     kinds = {pod.speculative for pod in pool.staying}
     arguments = [pod.arguments for pod in pool.staying if pod.readable and pod.arguments is not None]
-    whole = len(arguments) == len(pool.staying) and bool(arguments)
+    read = len(arguments) == len(pool.staying) and bool(arguments)
+    whole = read and all(pod.whole for pod in pool.staying)
+    figures = [one.figures_per_request for one in arguments]
     served = [set(one.served_names) for one in arguments]
     return ExternalPool(
         name=pool.name,
@@ -219,9 +228,9 @@ def _facts(spec: SpecDeploymentSpec, pool: SeenPool) -> ExternalPool:
         model=_one_of(one.model for one in arguments),
         max_sequences=_max_sequences(spec.engine.type, pool),
         speculative=next(iter(kinds)) if len(kinds) == 1 else None,
-        figures_per_request=all(one.figures_per_request for one in arguments) if whole else None,
+        figures_per_request=all(figures) if whole or (read and all(figures)) else None,
         forced_usage=any(one.usage_forced for one in arguments) if whole else None,
-        served_names=tuple(sorted(set.intersection(*served))) if whole else (),
+        served_names=tuple(sorted(set.intersection(*served))) if read else (),
         api_key=any(one.api_key for one in arguments) if whole else None,
     )
 
@@ -250,8 +259,17 @@ def _one_of(values: Iterable[T | None]) -> T | None:
 
 
 def _draft_tokens(pod: SeenPod) -> int | None:
-    read = pod.arguments.draft_tokens if pod.readable and pod.arguments is not None else None
+    read = _depth(pod.arguments) if pod.readable and pod.arguments is not None else None
     return read if read is not None else pod.reading.tokens_a_round if pod.reading is not None else None
+
+
+def _depth(read: ReadArguments) -> int | None:
+    """k; of a tree of drafts its depth, since no more of it can be accepted in a step."""
+    config = read.speculative or {}
+    width, depth = config.get("eagle_topk"), config.get("num_steps")
+    if read.engine is EngineType.SGLANG and isinstance(width, int) and width > 1 and isinstance(depth, int):
+        return depth
+    return read.draft_tokens
 
 
 def _release(spec: SpecDeploymentSpec, pool: SeenPool) -> str | None:
@@ -277,7 +295,7 @@ def _max_sequences(engine: EngineType, pool: SeenPool) -> int | None:
     limits: list[int] = []
     for pod in pool.staying:
         limit = pod.arguments.max_sequences if pod.readable and pod.arguments is not None else None
-        if limit is None and pod.readable and engine is EngineType.VLLM:
+        if limit is None and pod.whole and engine is EngineType.VLLM:
             limit = VLLM_MAX_SEQUENCES
         if limit is None:
             return None
@@ -395,8 +413,7 @@ def _counters(spec: SpecDeploymentSpec, pool: SeenPool, why: str, draft_tokens: 
         reason = Reason.ENGINE_METRICS_LOCKED if first.locked else Reason.ENGINE_METRICS_UNREADABLE
         return Problem(reason, f"{told} Pod {first.name}: {first.trouble}. The last decision holds")
     read = [pod.reading for pod in ready if pod.reading is not None]
-    uncounted = read and all(one.speculative is None or one.totals(draft_tokens) is None for one in read)
-    if uncounted and spec.engine.type is EngineType.SGLANG and any(one.finished for one in read):
+    if spec.engine.type is EngineType.SGLANG and read and all(one.totals(draft_tokens) is None for one in read):
         return Problem(
             Reason.ENGINE_COUNTS_NOTHING,
             f"{told} They count no verifications: SGLang has sglang:spec_verify_calls_total from {COUNTER_SINCE} "
@@ -459,7 +476,7 @@ def _unknown_k(spec: SpecDeploymentSpec) -> Iterator[Finding]:
 def _argument_warnings(pool: SeenPool, path: str) -> Iterator[Finding]:
     for pod in pool.staying:
         read = pod.arguments
-        if read is not None and (read.shell or not pod.readable):
+        if read is not None and not pod.whole:
             said = masked(read.problems[0], 240) if read.problems else "its container has no arguments"
             yield warning(
                 FindingReason.ARGUMENTS_UNREADABLE,

@@ -103,14 +103,15 @@ class EngineReading:
         yields a token of its own. SGLang (0.5.13 and later) counts verifications: what was generated beyond one token
         each was accepted, of `draft_tokens` (k) drafted each time.
         """
-        if not self.speculative:
-            return None
         yielded = max(0, self.decode_tokens - (self.rounds or 0))
         if self.engine is EngineType.VLLM:
+            if not self.speculative:
+                return None
             return RouteTotals(self.decode_tokens, min(self.accepted, yielded), self.drafted, self.finished)
         if self.rounds is None:
-            return None
-        drafted = self.rounds * (self.tokens_a_round or draft_tokens)
+            # The series comes with the first verification, and counters move when a request ends.
+            return None if self.finished else RouteTotals(0, 0, 0, 0)
+        drafted = self.rounds * draft_tokens
         return RouteTotals(self.decode_tokens, min(yielded, drafted), drafted, self.finished)
 
     def facts(self) -> EngineMetrics:

@@ -98,6 +98,24 @@ def test_with_unread_arguments_figures_in_an_answer_settle_it() -> None:
     }
 
 
+def test_arguments_in_a_file_leave_open_what_is_not_seen() -> None:
+    pool = pair(seen_pod("a", (*PLAIN[:3], "--config", "/etc/vllm.yaml")))
+    found = assess_pools(spec_of(), pool)
+    facts = found.pools["speculative"]
+    assert (facts.speculative, facts.figures_per_request, facts.max_sequences, found.unfit) == (None, None, None, None)
+    assert assess_pools(spec_of(), pool, figures_seen=True).attribution == "Router"
+    assert any("flags in a file cannot be seen" in one.message for one in found.warnings)
+
+
+def test_a_tree_of_drafts_is_as_deep_as_its_steps() -> None:
+    spec = spec_of(engine={"type": "SGLang"})
+    argv = ("python3", "-m", "sglang.launch_server", "--model-path", "o/n", "--speculative-algorithm", "EAGLE")
+    tree = (*argv, "--speculative-num-steps=3", "--speculative-eagle-topk=4", "--speculative-num-draft-tokens=16")
+    found = assess_pools(spec, pair(seen_pod("a", tree, image="lmsysorg/sglang:v0.5.20")))
+    assert (found.draft_tokens, found.attribution) == (3, "Deployment")
+    assert "SGLang's answers carry no figures" in found.why
+
+
 def test_what_a_person_wrote_of_the_limit_counts() -> None:
     pools = {"speculative": seen_pool("speculative", seen_pod("a", SPECULATIVE), max_sequences=5)}
     assert assess_pools(spec_of(), pools).capacity == {"speculative": 5}

@@ -69,7 +69,14 @@ def test_sglang_is_counted_by_its_verifications() -> None:
     read = parse_page(SGLANG_PAGE, 50.0, EngineType.SGLANG)
     assert (read.running, read.waiting, read.tokens_a_round) == (4, 2, 4)
     # 990 decode tokens in 400 steps, each of which drafted 4.
-    assert read.totals(9) == RouteTotals(tokens=990, accepted=590, drafted=1600, requests=10)
+    assert read.totals(4) == RouteTotals(tokens=990, accepted=590, drafted=1600, requests=10)
+
+
+def test_an_idle_sglang_has_counted_nothing_yet() -> None:
+    idle = "sglang:generation_tokens_total 0\nsglang:num_running_reqs 0\n"
+    read = parse_page(idle, 50.0, EngineType.SGLANG)
+    assert read.totals(4) == RouteTotals(0, 0, 0, 0)
+    assert read.speculative is None
 
 
 def test_sglang_before_its_counter_of_verifications_cannot_be_decided_by() -> None:
