@@ -31,7 +31,11 @@ def notes(outcome: Outcome, config: RouteConfig, kind: Kind) -> Iterator[str]:
     elif not outcome.measured:
         yield (
             "acceptance was not recorded: answers of the speculative pool carried no figures. "
-            + (f"Start its vLLM (0.29 or later) with {FIGURES_FLAG}." if kind == "router" else "No draft was counted.")
+            + (
+                f"Start its vLLM (0.29 or later) with {FIGURES_FLAG}, or replay the engines' own counters with --engine-series."
+                if kind == "router"
+                else "No draft was counted."
+            )
         )
     yield from _time_notes(outcome)
 

@@ -55,8 +55,10 @@ def engine_selection(namespace: str, name: str) -> Selection:
 
 def groups(api: PromApi, selector: str, by: str, start: float, end: float) -> list[dict[str, str]]:
     """The label sets that exist between two times. Raises PrometheusError."""
+    # A point sees the five minutes before it. They are counted from the end, so that the newest series are seen too.
     step = max(60, math.ceil((end - start) / POINTS_LIMIT))
-    found = api.query_range(f"group by ({by}) ({selector})", start, end, step)
+    first = end - (end - start) // step * step
+    found = api.query_range(f"group by ({by}) ({selector})", first, end, step)
     return [one["metric"] for one in found]
 
 
