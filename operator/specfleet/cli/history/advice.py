@@ -11,7 +11,11 @@ from specfleet.decision.samples import Kind as Dropped
 from specfleet.decision.types import RouteConfig
 from specfleet.decision.whatif import KNOWN_TOKENS, Outcome
 
-FIGURES_FLAG = "--per-request-spec-decode-metrics summary"
+_FIGURES: dict[Kind, str] = {
+    "router": "Start its vLLM (0.29 or later) with --per-request-spec-decode-metrics summary, or replay the engines' "
+    "own counters with --engine-series.",
+    "engine": "Its engines counted no draft.",
+}
 
 
 def notes(outcome: Outcome, config: RouteConfig, kind: Kind) -> Iterator[str]:
@@ -29,14 +33,7 @@ def notes(outcome: Outcome, config: RouteConfig, kind: Kind) -> Iterator[str]:
             "initial: Speculative under Observe, or Enforce with exploration.maxPercent above 0."
         )
     elif not outcome.measured:
-        yield (
-            "acceptance was not recorded: answers of the speculative pool carried no figures. "
-            + (
-                f"Start its vLLM (0.29 or later) with {FIGURES_FLAG}, or replay the engines' own counters with --engine-series."
-                if kind == "router"
-                else "No draft was counted."
-            )
-        )
+        yield "acceptance was not recorded: answers of the speculative pool carried no figures. " + _FIGURES[kind]
     yield from _time_notes(outcome)
 
 
