@@ -45,6 +45,13 @@ def _strings(node: Any) -> list[str]:
     return [node] if isinstance(node, str) else []
 
 
+def _exposed(counter: tuple[str, int]) -> str:
+    """A counter as Envoy shows it to Prometheus: `specfleet.NAME.LABEL.VALUE...` with its labels."""
+    _, name, *rest = counter[0].split(".")
+    labels = ",".join(f'{label}="{value}"' for label, value in zip(rest[::2], rest[1::2], strict=True))
+    return f"envoy_specfleet_{name}{{{labels}}} {counter[1]}"
+
+
 class Router:
     """One router: its counters and the table that it serves. Close it."""
 
@@ -85,6 +92,9 @@ class Router:
                 {"name": name, "value": value} for name, value in known.items() if wanted.search(name)
             ]
             return 200, json.dumps({"stats": [*stats, {"histograms": {}}]}).encode()
+        if url.path == "/stats/prometheus":
+            uptime = f"envoy_server_uptime{{}} {int(time.time() - self._started)}"
+            return 200, "\n".join([uptime, *map(_exposed, self.counters.items()), ""]).encode()
         return 404, b""
 
     def load(self, routes: dict[str, str]) -> None:

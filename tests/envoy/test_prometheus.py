@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from specfleet.api.conditions import Reason
 from specfleet.decision import samples
@@ -25,6 +28,7 @@ from specfleet.metrics.direct import RouterReader
 from specfleet.metrics.own import OperatorMetrics
 from specfleet.metrics.promapi import Endpoint
 from specfleet.metrics.prometheus import PrometheusSource, Wanted
+from specfleet.render.router import scrape_annotations
 from specfleet.routing.plan import RoutePlan
 from tests.envoy.harness import CODE, ROOT, Bed, bed, eventually_async, make_plan
 from tests.testbed.prometheus_server import PrometheusServer, Target
@@ -62,33 +66,59 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Scraped:
-    """A router and two servers that scrape it: as the PodMonitor says, and twice, with Envoy's own names."""
+    """A router and the servers that scrape it: as the PodMonitor says, twice with Envoy's own names, by annotations."""
 
     bed: Bed
     renamed: PrometheusServer
     raw: PrometheusServer
+    annotated: PrometheusServer
+
+
+def documented_job() -> dict[str, Any]:
+    """The scrape job of the manual."""
+    page = (ROOT / "docs/operations/prometheus.md").read_text()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)]
+    (job,) = next(block["scrape_configs"] for block in blocks if "scrape_configs" in block)
+    assert isinstance(job, dict)
+    return job
+
+
+def discovered(port: int) -> dict[str, str]:
+    """The labels that Prometheus' discovery of pods gives to a router pod as it is rendered, on another port."""
+    pod = "__meta_kubernetes_pod_"
+    annotations = {**scrape_annotations(), "prometheus.io/port": str(port)}
+    return {
+        "__meta_kubernetes_namespace": KEY[0],
+        f"{pod}name": POD.name,
+        f"{pod}ip": "127.0.0.1",
+        f"{pod}label_specfleet_dev_deployment": KEY[1],
+        **{f"{pod}annotation_{re.sub('[./]', '_', name)}": value for name, value in annotations.items()},
+    }
 
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     """All traffic goes to speculation. Scrapes come twice a second, as a router is read twice a block."""
     directory = tmp_path_factory.mktemp("scraped")
-    for name in ("router", "renamed", "raw"):
+    for name in ("router", "renamed", "raw", "annotated"):
         (directory / name).mkdir()
     plan = make_plan(routes=(CODE, RoutePlan("chat", (), 100)))
     options = ("--step-ms", "1", "--prefill-ms", "1", "--recordings", str(ROOT / "tests/envoy/recordings"))
     renamed = PrometheusServer(directory / "renamed", scrape_seconds=0.5)
     raw = PrometheusServer(directory / "raw", scrape_seconds=0.5, raw=True, jobs=2)
+    annotated = PrometheusServer(directory / "annotated", scrape_seconds=0.5, job=documented_job())
     with bed(directory / "router", plan, options=options) as made:
         try:
+            address = f"127.0.0.1:{made.router.read}"
             for server in (renamed, raw):
-                labels = {"namespace": KEY[0], "pod": POD.name}
-                server.targets([Target(f"127.0.0.1:{made.router.read}", labels)])
+                server.targets([Target(address, {"namespace": KEY[0], "pod": POD.name})])
                 server.start()
-            yield Scraped(made, renamed, raw)
+            annotated.targets([Target("127.0.0.1", discovered(made.router.read))])
+            annotated.start()
+            yield Scraped(made, renamed, raw, annotated)
         finally:
-            renamed.stop()
-            raw.stop()
+            for server in (renamed, raw, annotated):
+                server.stop()
 
 
 async def asking() -> AsyncIterator[PrometheusSource]:
@@ -186,7 +216,7 @@ async def followed(*sources: PrometheusSource) -> None:
     await eventually_async("Prometheus has scraped the router", found)
 
 
-@pytest.mark.parametrize("which", ["renamed", "raw"])
+@pytest.mark.parametrize("which", ["renamed", "raw", "annotated"])
 async def test_what_prometheus_has_of_a_router_is_what_the_router_says(
     scraped: Scraped, source: PrometheusSource, client: aiohttp.ClientSession, which: str
 ) -> None:

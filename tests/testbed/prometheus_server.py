@@ -38,12 +38,14 @@ class PrometheusServer:
         listens_on: address of this machine: loopback, or one that pods reach.
         raw: names stay as Envoy writes them.
         jobs: how often each target is scraped under another job's name.
+        job: a job to scrape by instead; targets then come with the labels of service discovery, `__meta_...`.
     """
 
     directory: Path
     scrape_seconds: float = 1.0
     raw: bool = False
     jobs: int = 1
+    job: dict[str, Any] | None = None
     listens_on: str = LOOPBACK
     port: int = field(default_factory=lambda: _free_port())
     process: subprocess.Popen[bytes] | None = None
@@ -101,6 +103,13 @@ class PrometheusServer:
             {"source_labels": ["__name__"], "regex": regex, "target_label": "__name__", "replacement": replacement}
             for regex, replacement in RELABELLED
         ]
+        files = [{"files": [str(self.directory / "targets.yaml")], "refresh_interval": "1s"}]
+        if self.job is not None:
+            job = {key: value for key, value in self.job.items() if key != "kubernetes_sd_configs"}
+            return {
+                "global": {"scrape_interval": every, "scrape_timeout": every},
+                "scrape_configs": [{**job, "file_sd_configs": files}],
+            }
         return {
             "global": {"scrape_interval": every, "scrape_timeout": every},
             "scrape_configs": [
@@ -108,7 +117,7 @@ class PrometheusServer:
                     "job_name": f"routers-{number}",
                     "metrics_path": SCRAPE_PATH,
                     "params": {"filter": [SCRAPE_FILTER]},
-                    "file_sd_configs": [{"files": [str(self.directory / "targets.yaml")], "refresh_interval": "1s"}],
+                    "file_sd_configs": files,
                     "metric_relabel_configs": [] if self.raw else renamed,
                 }
                 for number in range(self.jobs)

@@ -128,10 +128,10 @@ def scraped_said(scraping: Scraping, hold: Hold | None, stale_seconds: float) ->
 
 
 def _held(reason: Reason, message: str) -> Said:
-    end = "" if message.endswith("?") else ";"
-    return Said(
-        "False", reason, f"{message[:1].upper()}{message[1:]}{end} {'The' if not end else 'the'} last decision holds."
-    )
+    """A message that begins with an address stays as it is."""
+    start = message if message.startswith("http") else message[:1].upper() + message[1:]
+    end = " The" if message.endswith("?") else "; the"
+    return Said("False", reason, f"{start}{end} last decision holds.")
 
 
 def _after(samples: Sequence[RouterSample], last: RouterSample | None, since: float) -> list[RouterSample]:
