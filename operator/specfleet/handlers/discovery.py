@@ -26,8 +26,8 @@ from specfleet.cluster.endpoints import (
 from specfleet.cluster.errors import ApiError
 from specfleet.cluster.kinds import POD, SERVICE
 from specfleet.engines.arguments import ReadArguments, read_container
-from specfleet.handlers.external import SeenPod, SeenPool
 from specfleet.handlers.pods import Problem
+from specfleet.handlers.seen import SeenPod, SeenPool
 from specfleet.metrics.engine import METRICS_PATH, EngineError, EngineReader, EngineReading
 
 logger = logging.getLogger(__name__)

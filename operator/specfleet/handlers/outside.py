@@ -11,7 +11,8 @@ from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block
 from specfleet.decision.samples import Increment, Ledger, SampleProblem
 from specfleet.handlers.discovery import Sight
-from specfleet.handlers.external import Assessment, SeenPool
+from specfleet.handlers.external import Assessment
+from specfleet.handlers.seen import SeenPool
 from specfleet.metrics.engine import EngineReading
 from specfleet.routing.counters import RouterSample
 

@@ -27,7 +27,7 @@ from specfleet.handlers.decide import (
     states_of,
     weights,
 )
-from specfleet.handlers.external import Assessment, SeenPool, sentence, unread_pods
+from specfleet.handlers.external import Assessment, sentence
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, OwnedRecord
@@ -36,6 +36,7 @@ from specfleet.handlers.plan import ObjectId, Plan, plan
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import metrics_hold
 from specfleet.handlers.scraped import scraped_said
+from specfleet.handlers.seen import SeenPool
 from specfleet.handlers.status import (
     assembled,
     parse_status,
@@ -43,6 +44,7 @@ from specfleet.handlers.status import (
     route_status,
     timestamp,
 )
+from specfleet.handlers.unfit import unread_pods
 
 Body = dict[str, Any]
 UNMEASURED = -1  # a pool of which it is not known what it carries has room for nothing

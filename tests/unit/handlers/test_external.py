@@ -14,8 +14,9 @@ from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block
 from specfleet.engines.arguments import read
 from specfleet.handlers.decide import decide, states_of
-from specfleet.handlers.external import SeenPod, SeenPool, assess_pools, is_rolling
+from specfleet.handlers.external import assess_pools
 from specfleet.handlers.outside import Outside
+from specfleet.handlers.seen import SeenPod, SeenPool, is_rolling
 from specfleet.metrics.engine import parse_page
 from tests.unit.metrics.test_engine import VLLM_PAGE
 
