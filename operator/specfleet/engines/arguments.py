@@ -11,13 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specfleet.api.v1alpha1 import EngineType
-from specfleet.engines import sglang_tables, vllm_retired, vllm_tables
-from specfleet.engines.flags import Flag, FlagTable, Given, Stray, Unresolved, arity_problem
+from specfleet.engines import vllm_retired
+from specfleet.engines.flags import Flag, Given, Stray, Unresolved, arity_problem
 from specfleet.engines.json_text import read_object, read_value
+from specfleet.engines.known_flags import KnownFlags, known_flags
 from specfleet.engines.launch import Launch, launch, literal_variables
-from specfleet.engines.release import Minor, tag_version
+from specfleet.engines.release import tag_version
 
 VLLM_PORT = 8000
+SGLANG_PORT = 30000
+SGLANG_SEQUENCES = 48
+"""What SGLang's `--max-running-requests` becomes under speculation where it is not given (0.5.2 to 0.5.23)."""
+_SGLANG_SPECULATION = "speculative-"
 _API_KEY_VARIABLES = {EngineType.VLLM: "VLLM_API_KEY"}
 _SECRET_FLAGS = frozenset({"api-key", "admin-api-key", "hf-token"})
 _PATH = "args"
@@ -137,7 +142,7 @@ def read(
     if started.shell or kind is None:
         what = () if started.problems else ("neither the arguments nor the image tell which engine this is",)
         return ReadArguments(kind, release_hint=hint, problems=(*started.problems, *what), shell=started.shell)
-    reader = _Reader(kind, started, None if version is None or hint is None else Minor.of(version))
+    reader = _Reader(kind, started, known_flags(kind, None if hint is None else version))
     return replace(reader.result(env), release_hint=hint)
 
 
@@ -183,46 +188,21 @@ def _engine_of_words(words: Sequence[str]) -> EngineType | None:
     return None
 
 
-class _Table(FlagTable):
-    """A release's flags; a spelling that it does not know may be one of an older release."""
-
-    def __init__(self, current: FlagTable, retired: Sequence[Flag]) -> None:
-        self._current = current
-        self.retired = FlagTable(retired, {})
-        super().__init__(retired, {})
-
-    def resolve(self, spelling: str) -> tuple[Flag | Unresolved, tuple[str, ...]]:
-        flag, spellings = self._current.resolve(spelling)
-        return self.retired.resolve(spelling) if flag is Unresolved.UNKNOWN else (flag, spellings)
-
-    def given(self, word: str, path: str) -> Given:
-        given = self._current.given(word, path)
-        return super().given(word, path) if given.flag is Unresolved.UNKNOWN else given
-
-
-def _table(engine: EngineType, release: Minor | None) -> _Table:
-    if engine is EngineType.SGLANG:
-        return _Table(sglang_tables.flag_table(), sglang_tables.RETIRED)
-    known = max(release or vllm_tables.NEWEST, vllm_tables.OLDEST)
-    return _Table(vllm_tables.flags_of(known), vllm_retired.RETIRED)
-
-
 @dataclass
 class _Reader:
     """Reads the engine's own words, once."""
 
     engine: EngineType
     started: Launch
-    release: Minor | None
+    table: KnownFlags
     problems: list[str] = field(default_factory=list)
 
     def result(self, variables: Mapping[str, str | None]) -> ReadArguments:
         self.problems += self.started.problems
         model, words = self._positional(self._split_words(self.started.words))
-        table = _table(self.engine, self.release)
         given: list[Given] = []
         strays: list[Stray] = []
-        for one in table.read(words, _PATH):
+        for one in self.table.read(words, _PATH):
             if isinstance(one, Given):
                 given.append(one)
             elif model is None and one.word and not self.started.module:
@@ -283,19 +263,14 @@ class _Reader:
         return None, words
 
     def _flag_problem(self, given: Given) -> str | None:
-        whose = f"{self.engine.value} {self.release or _newest(self.engine)}"
-        if given.flag is Unresolved.UNKNOWN:
-            return f"{whose} does not know the flag {given.spelling}"
+        whose = f"{self.engine.value} {self.table.release}"
         if given.flag is Unresolved.AMBIGUOUS:
             return f"{given.spelling} can stand for {', '.join(given.candidates[:6])}: write one in full"
-        if is_retired(given, self.engine):
-            name = _name(given)
-            key = vllm_retired.SPECULATIVE_KEYS.get(name) or vllm_retired.SPECULATIVE_SWITCHES.get(name)
-            if key is not None and self.engine is EngineType.VLLM:
-                return f"--{name} is a spelling of old vLLM releases: newer ones have {key} in --speculative-config"
-            hint = vllm_retired.RETIRED_HINTS.get(name)
-            return f"--{name} is a flag of old releases" + (f": {hint}" if hint else ": newer ones refuse it")
-        if given.matched in ("--config",):
+        if isinstance(given.flag, Unresolved):
+            return f"{whose} does not know the flag {given.spelling}"
+        if not self.table.is_current(given):
+            return f"{whose} does not know the flag {given.matched}: {other_releases(given.flag, self.engine)}"
+        if given.matched == "--config":
             return f"--config {given.value}: flags in a file cannot be seen here"
         return arity_problem(given)
 
@@ -359,7 +334,7 @@ class _Reader:
         return _with_method(whole)
 
     def _sglang(self, found: ReadArguments, last: Mapping[str, Given]) -> ReadArguments:
-        prefix = sglang_tables.SPECULATIVE
+        prefix = _SGLANG_SPECULATION
         config: dict[str, Any] = {}
         for name, one in last.items():
             if name.startswith(prefix):
@@ -367,7 +342,7 @@ class _Reader:
         speculative = config if config.get("algorithm") else None
         sequences = self._number(last, "max-running-requests")
         if sequences is None and speculative is not None:
-            sequences = sglang_tables.SEQUENCES_WITH_SPECULATION
+            sequences = SGLANG_SEQUENCES
         labels = last.get("tokenizer-metrics-allowed-custom-labels")
         return replace(
             found,
@@ -375,14 +350,19 @@ class _Reader:
             max_sequences=sequences,
             metrics="enable-metrics" in last,
             custom_labels=() if labels is None else labels.values or ((labels.value,) if labels.value else ()),
-            port=sglang_tables.PORT,
+            port=SGLANG_PORT,
         )
 
 
-def is_retired(given: Given, engine: EngineType) -> bool:
-    """Whether the flag is one of older releases only."""
-    retired = sglang_tables.RETIRED if engine is EngineType.SGLANG else vllm_retired.RETIRED
-    return given.flag in retired
+def other_releases(flag: Flag, engine: EngineType) -> str:
+    """Which releases know a flag, and what to write for others."""
+    if engine is EngineType.VLLM:
+        key = vllm_retired.SPECULATIVE_KEYS.get(flag.name) or vllm_retired.SPECULATIVE_SWITCHES.get(flag.name)
+        if key is not None:
+            return f"newer ones than {flag.until} have {key} in --speculative-config"
+    span = f"{flag.since} had it" if flag.since == flag.until else f"{flag.since} to {flag.until} had it"
+    hint = vllm_retired.HINTS.get(flag.name) if engine is EngineType.VLLM else None
+    return f"{span}; {hint}" if hint else span
 
 
 def add_member(members: dict[str, Any], path: str, text: str) -> None:
@@ -413,10 +393,6 @@ def _with_method(config: dict[str, Any]) -> dict[str, Any]:
     if "eagle-" in model:
         return {"method": "eagle"} | config
     return config
-
-
-def _newest(engine: EngineType) -> Minor:
-    return sglang_tables.RELEASE if engine is EngineType.SGLANG else vllm_tables.NEWEST
 
 
 def _name(given: Given) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from specfleet.engines.flags import Arity, Flag
-from specfleet.engines.vllm_tables import OLDEST
+from specfleet.engines.release import Minor
+
+_V = Minor(0, 8)
 
 SPECULATIVE_KEYS: dict[str, str] = {
     "speculative-model": "model",
@@ -39,45 +41,30 @@ GONE_KEYS: dict[str, str] = {
 }
 """Keys of the speculative config that newer releases refuse, and why."""
 
-_OTHERS: dict[str, tuple[Arity, str]] = {
-    "disable-log-requests": (Arity.NONE, "not logging requests is the default now"),
-    "use-v2-block-manager": (Arity.NONE, "it did nothing since 0.7"),
-    "num-scheduler-steps": (Arity.ONE, "the engine that had it is gone"),
-    "multi-step-stream-outputs": (Arity.ONE, "the engine that had it is gone"),
-    "scheduler-delay-factor": (Arity.ONE, "the engine that had it is gone"),
-    "swap-space": (Arity.ONE, "preempted requests are computed anew"),
-    "preemption-mode": (Arity.ONE, "preempted requests are computed anew"),
-    "worker-use-ray": (Arity.NONE, "write distributed-executor-backend: ray"),
-    "engine-use-ray": (Arity.NONE, "the engine that had it is gone"),
-    "device": (Arity.ONE, "the platform is found by itself"),
-    "max-seq-len-to-capture": (Arity.ONE, "write compilation-config"),
-    "max-context-len-to-capture": (Arity.ONE, "write compilation-config"),
-    "guided-decoding-backend": (Arity.ONE, "write structured-outputs-config.backend"),
-    "enable-reasoning": (Arity.NONE, "reasoning-parser alone switches it on"),
-    "rope-scaling": (Arity.ONE, "write hf-overrides"),
-    "rope-theta": (Arity.ONE, "write hf-overrides"),
-    "task": (Arity.ONE, "write runner"),
-    "disable-async-output-proc": (Arity.NONE, "write no-async-scheduling"),
-    "image-input-type": (Arity.ONE, "the image pipeline that had it is gone"),
-    "max-log-probs": (Arity.ONE, "write max-logprobs"),
+HINTS: dict[str, str] = {
+    "disable-log-requests": "not logging requests is the default now",
+    "use-v2-block-manager": "it did nothing since 0.7",
+    "num-scheduler-steps": "the engine that had it is gone",
+    "scheduler-delay-factor": "the engine that had it is gone",
+    "swap-space": "preempted requests are computed anew",
+    "preemption-mode": "preempted requests are computed anew",
+    "device": "the platform is found by itself",
+    "max-seq-len-to-capture": "write compilation-config",
+    "guided-decoding-backend": "write structured-outputs-config.backend",
+    "enable-reasoning": "reasoning-parser alone switches it on",
+    "rope-scaling": "write hf-overrides",
+    "rope-theta": "write hf-overrides",
+    "task": "write runner",
+    "disable-async-output-proc": "write no-async-scheduling",
 }
+"""What to do instead, for flags that newer releases do not have."""
 
-RETIRED_HINTS: dict[str, str] = {name: hint for name, (_, hint) in _OTHERS.items()}
-"""What to do instead, for flags that have nothing to do with speculation."""
-
-
-def _flag(arity: Arity, name: str, *more: str) -> Flag:
-    return Flag((f"--{name}", *more), arity, OLDEST, OLDEST)
-
-
-RETIRED: tuple[Flag, ...] = (
-    *(
-        _flag(Arity.ONE, name, *(("-spec-draft-tp",) if name == "speculative-draft-tensor-parallel-size" else ()))
-        for name in SPECULATIVE_KEYS
-        if not name.startswith("spec-") or name == "spec-decoding-acceptance-method"
-    ),
-    _flag(Arity.OPTIONAL, "speculative-disable-mqa-scorer"),
-    _flag(Arity.OPTIONAL, "disable-logprobs-during-spec-decoding"),
-    *(_flag(arity, name) for name, (arity, _) in _OTHERS.items()),
+UNREAD: tuple[Flag, ...] = tuple(
+    Flag(
+        (f"--{name}", *(("-spec-draft-tp",) if name == "speculative-draft-tensor-parallel-size" else ())), arity, _V, _V
+    )
+    for names, arity in ((SPECULATIVE_KEYS, Arity.ONE), (SPECULATIVE_SWITCHES, Arity.OPTIONAL))
+    for name in names
+    if name not in ("spec-method", "spec-model", "spec-tokens")
 )
-"""Flags that older releases know and the tabled ones do not."""
+"""Flags of speculation from before the first release whose flags were read."""

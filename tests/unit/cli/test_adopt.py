@@ -93,8 +93,8 @@ def test_the_installed_program_prints_yaml_on_standard_output_and_notes_beside_i
 
     assert ended.returncode == 0
     assert [one["kind"] for one in yaml.safe_load_all(ended.stdout)] == ["SpecDeployment"]
-    assert "--swap-space is a flag of old releases" in ended.stderr
-    assert "--swap-space is a flag of old releases" in ended.stdout
+    assert "does not know the flag --swap-space: 0.8 to 0.17 had it" in ended.stderr
+    assert "does not know the flag --swap-space: 0.8 to 0.17 had it" in ended.stdout
 
 
 @pytest.mark.parametrize("one", ADOPTABLE, ids=lambda one: one.name)

@@ -92,7 +92,7 @@ def test_old_spellings_become_the_release_that_is_asked_for() -> None:
     }
     notes = said(old, "--engine-version", "0.32.0")
     assert "the image vllm/vllm-openai:v0.6.3 is vLLM 0.6.3: the public image of 0.32.0 takes its place" in notes
-    assert "--swap-space 8 is a flag of old releases: preempted requests are computed anew" in notes
+    assert "--swap-space 8: vLLM 0.32 does not know this flag; 0.8 to 0.17 had it; preempted requests" in notes
 
 
 def test_an_image_without_a_release_needs_one_to_be_named() -> None:
@@ -235,7 +235,7 @@ def test_what_is_adopted_renders_with_the_resources_and_volumes_of_the_original(
         (server(LLAMA, "--logits-processors", "a:B", image="vllm/vllm-openai:v0.31.0"), "refuses custom logits"),
         (server(LLAMA, "--override-generation-config", '{"min_p": 0.1}'), "vLLM refuses min_p under speculation"),
         (server(LLAMA, "--max-num-seqs=many"), "max-num-seqs also sizes the router's limits"),
-        (server(LLAMA, "--aux-output-config={}", image="vllm/vllm-openai:v0.29.0"), "vLLM 0.29 does not know this flag"),
+        (server(LLAMA, "--aux-output-config={}", image="vllm/vllm-openai:v0.29.0"), "vLLM 0.29 does not know this"),
         (server(LLAMA, "--served-model-name", "a", "b"), "the further name b: add a route with match.model b"),
         (server(LLAMA, resources={"limits": {"nvidia.com/gpu": 4}}), "pods ask for 4 nvidia.com/gpu, and"),
         (server(LLAMA, "--compilation-config='{\"level\": 3}'"), "it is written as JSON here"),

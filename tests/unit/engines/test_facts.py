@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -12,17 +13,22 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from specfleet.api.v1alpha1 import EngineType
-from specfleet.engines import sglang_tables, vllm_retired, vllm_tables
+from specfleet.api.findings import FindingReason, errors
+from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
+from specfleet.engines import vllm_retired, vllm_tables
+from specfleet.engines.capabilities import Checkpoint, capabilities
 from specfleet.engines.facts import DATA_FILES, EngineFactTable, engine_facts
-from specfleet.engines.flags import Arity, Flag, FlagTable, Stray, Unresolved, arity_problem, parse_table
+from specfleet.engines.flags import Arity, Flag, FlagTable, Stray, Unresolved, arity_problem
+from specfleet.engines.registry import engine_module
 from specfleet.engines.release import Minor
+from specfleet.engines.vllm_drafts import KeyKind, key_choices, key_kind
 from specfleet.render.objects import render_all
 from tests.render.cases import SETTINGS, case_folders, case_name, read_deployment
 from tools.engine_facts.tables import by_release, table_text
 
 VLLM = engine_facts(EngineType.VLLM)
 SGLANG = engine_facts(EngineType.SGLANG)
+VLLM_ENGINE = engine_module(EngineType.VLLM)
 VALUE_OF = {"none": "switch", "one": "value", "many": "value", "optional": "optional"}
 TABLED = [Minor(0, minor) for minor in range(vllm_tables.OLDEST.minor, vllm_tables.NEWEST.minor + 1)]
 ARITY = {"switch": Arity.NONE, "value": Arity.MANY, "optional": Arity.OPTIONAL}
@@ -63,16 +69,16 @@ def test_the_table_of_vllm_flags_is_what_the_release_has(release: Minor) -> None
     assert spellings(vllm_tables.all_flags(), release) == VLLM.spellings(newest(release))
 
 
-def test_the_table_of_sglang_flags_is_what_the_newest_release_has() -> None:
-    text = files("specfleet.engines").joinpath("sglang_flags.tsv").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", vllm_retired.HINTS)
+def test_a_flag_with_a_hint_was_known_once_and_then_was_not(name: str) -> None:
+    known = [f"--{name}" in VLLM.spellings(release) for release in VLLM.releases]
 
-    assert spellings(parse_table(text), sglang_tables.RELEASE) == SGLANG.spellings(SGLANG.releases[-1])
+    assert (True, False) in itertools.pairwise(known)
 
 
-@pytest.mark.parametrize("flag", sglang_tables.RETIRED, ids=lambda flag: flag.name)
-def test_a_retired_sglang_flag_was_known_once_and_is_no_more(flag: Flag) -> None:
-    assert any(flag.spellings[0] in SGLANG.spellings(release) for release in SGLANG.releases)
-    assert flag.spellings[0] not in SGLANG.spellings(SGLANG.releases[-1])
+@pytest.mark.parametrize("flag", vllm_retired.UNREAD, ids=lambda flag: flag.name)
+def test_a_flag_that_stands_in_its_own_list_is_of_no_release_that_was_read(flag: Flag) -> None:
+    assert not any(flag.spellings[0] in VLLM.spellings(release) for release in VLLM.releases)
 
 
 @pytest.mark.parametrize("name", vllm_retired.GONE_KEYS)
@@ -164,20 +170,96 @@ def test_what_a_release_does_not_know_is_found() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", vllm_tables.NGRAM_KEYS.values(), ids=lambda key: key.name)
-def test_a_draft_argument_begins_with_the_release_that_brought_it(key: vllm_tables.SpeculativeKey) -> None:
-    having = [release for release in TABLED if key.name in VLLM.names("keys", newest(release))]
+MODES = capabilities(EngineType.VLLM)
+GRID = [(release, mode) for release in TABLED for mode in MODES.available(release)]
+GRID_IDS = [f"{release}-{mode}" for release, mode in GRID]
 
-    assert having == [release for release in TABLED if release >= key.since]
-    for release in TABLED if key.choices else ():
-        theirs = {fact.detail for fact in VLLM.of("choices", newest(release)) if fact.name == key.name}
-        assert set(key.choices_of(release)) == theirs
+
+def test_every_name_in_the_table_of_modes_is_one_of_a_release() -> None:
+    """What no release has is a slip of the pen."""
+    methods = {fact.name for fact in VLLM.sections["methods"]}
+    keys = {fact.name for fact in VLLM.sections["keys"]}
+    choices = {(fact.name, fact.detail) for fact in VLLM.sections["choices"]}
+    flags = {word for release in TABLED for word in VLLM.spellings(newest(release))}
+
+    for mode in MODES.modes:
+        assert set(mode.methods) <= methods
+        assert mode.args <= keys
+        assert {f"--{flag.name}" for flag in mode.flags} <= flags
+    assert MODES.common_args | MODES.lossy | MODES.not_offered.keys() | set(vllm_tables.OWNED_KEYS) <= keys
+    assert {(name, value) for name, values in MODES.lossy_choices.items() for value in values} <= choices
 
 
 @pytest.mark.parametrize("release", TABLED, ids=str)
-def test_the_tables_sort_every_key_of_the_release(release: Minor) -> None:
-    theirs = VLLM.names("keys", newest(release))
-    sorted_keys = {*vllm_tables.NGRAM_KEYS, *vllm_tables.OTHER_MODES_KEYS, *vllm_tables.OWNED_KEYS}
+def test_every_key_of_a_release_is_offered_by_a_mode_or_set_by_specfleet_or_declined(release: Minor) -> None:
+    offered = {name for mode in MODES.modes for name in MODES.args_of(mode.mode, release)}
 
-    assert theirs - sorted_keys == set()
-    assert set(vllm_tables.OWNED_KEYS) <= theirs
+    assert VLLM.names("keys", newest(release)) - offered - MODES.not_offered.keys() == set(vllm_tables.OWNED_KEYS)
+
+
+@pytest.mark.parametrize("release", TABLED, ids=str)
+def test_every_method_of_a_release_belongs_to_a_mode_or_is_known_to_have_none(release: Minor) -> None:
+    ours = {name for mode in MODES.modes for name in mode.methods}
+    aliases = {name for name in VLLM.names("methods", newest(release)) if name.endswith("_mtp")}
+    without = {"ngram_gpu", "mlp_speculator", "custom_class", "extract_hidden_states", "dspark"}
+
+    assert VLLM.names("methods", newest(release)) <= ours | aliases | without
+
+
+def grid_deployment(release: Minor, mode: DraftMode, args: dict[str, str]) -> SpecDeployment:
+    """A SpecDeployment of one release and mode."""
+    row = MODES.of(mode)
+    draft: dict[str, Any] = {"name": "drafts", "mode": mode.value, "args": args, "allowLossy": True}
+    if row.checkpoint is Checkpoint.DRAFT:
+        draft |= {"model": "owner/draft", "revision": "v1"}
+    return SpecDeployment.parse(
+        {
+            "apiVersion": "specfleet.dev/v1alpha1",
+            "kind": "SpecDeployment",
+            "metadata": {"name": "assistant"},
+            "spec": {
+                "engine": {"type": "vLLM", "version": f"{release}.0"},
+                "target": {"model": "owner/model", "revision": "v2"},
+                "drafts": [draft],
+                "pools": {"replicas": 2},
+                "policy": {"minAcceptancePercent": 30},
+            },
+        }
+    )
+
+
+def one_value(name: str, release: Minor) -> str:
+    """A value that the release takes for a key."""
+    choices = key_choices(name, release)
+    examples = {
+        KeyKind.TEXT: choices[0] if choices else "x",
+        KeyKind.SWITCH: "true",
+        KeyKind.NUMBER: "1.5",
+        KeyKind.NUMBERS: "[0.5, 0.4, 0.3, 0.2]",
+        KeyKind.TRIPLES: "[[1, 8, 4], [9, 99, 0]]",
+        KeyKind.INTEGER: "1",
+        KeyKind.OBJECT: "{}",
+    }
+    return examples[key_kind(name, release)]
+
+
+@pytest.mark.parametrize(("release", "mode"), GRID, ids=GRID_IDS)
+def test_each_mode_of_each_release_is_rendered_in_words_that_the_release_has(release: Minor, mode: DraftMode) -> None:
+    together = {"synthetic_acceptance_rates", "synthetic_acceptance_length", "use_heterogeneous_vocab"}
+    args = {name: one_value(name, release) for name in MODES.args_of(mode, release) if name not in together}
+    for given in ({}, args):
+        facts = VLLM_ENGINE.facts(grid_deployment(release, mode, given), speculative=True)
+        config = json.loads(next(word for word in facts.args if "speculative-config" in word).partition("=")[2])
+
+        assert flag_problems(list(facts.args), newest(release)) == []
+        assert config_problems(config, newest(release)) == []
+        assert set(config) >= set(given)
+
+
+@pytest.mark.parametrize("release", TABLED, ids=str)
+@pytest.mark.parametrize("mode", DraftMode)
+def test_a_mode_is_offered_by_exactly_the_releases_that_have_its_method(release: Minor, mode: DraftMode) -> None:
+    has = bool(VLLM.names("methods", newest(release)) & set(MODES.of(mode).methods))
+    found = errors(VLLM_ENGINE.check(grid_deployment(release, mode, {})))
+
+    assert [one.reason for one in found] == ([] if has else [FindingReason.MODE_UNAVAILABLE])

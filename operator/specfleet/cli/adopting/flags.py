@@ -11,7 +11,7 @@ from typing import Any
 
 from specfleet.api.v1alpha1 import EngineType
 from specfleet.engines import vllm_retired
-from specfleet.engines.arguments import ReadArguments, container_variables, is_retired
+from specfleet.engines.arguments import ReadArguments, container_variables, other_releases
 from specfleet.engines.flags import Arity, Flag, Given, Unresolved
 from specfleet.engines.json_text import read_object
 from specfleet.engines.release import Minor
@@ -74,16 +74,12 @@ def carried_flags(read: ReadArguments, release: Minor, container: Mapping[str, A
         name = given.flag.name if isinstance(given.flag, Flag) else given.spelling.lstrip("-")
         if isinstance(given.flag, Unresolved):
             flags.notes.append(_unresolved(given, release))
-        elif name in _READ or name in vllm_retired.SPECULATIVE_KEYS:
+        elif name in _READ or name in vllm_retired.SPECULATIVE_KEYS or name in vllm_retired.SPECULATIVE_SWITCHES:
             flags.revision = given.value if name == "revision" else flags.revision
         elif name == "api-key" and _secret_of(given, container) is not None:
             flags.api_key = _secret_of(given, container)
         elif name in _SET_ALIKE:
             alike.append(_shown(given))
-        elif is_retired(given, EngineType.VLLM):
-            hint = vllm_retired.RETIRED_HINTS.get(name, "newer releases refuse it")
-            if name not in vllm_retired.SPECULATIVE_SWITCHES:
-                flags.notes.append(f"{_shown(given)} is a flag of old releases: {hint}")
         elif name in _PARALLELISM:
             _parallelism(given, name, flags)
         elif name in OWNED_FLAGS:
@@ -126,7 +122,8 @@ def _carry(given: Given, count: int, flags: Flags, release: Minor, variables: Ma
     spelling = given.matched if given.switched_off else given.flag.spellings[0]
     known, _ = flags_of(release).resolve(spelling)
     if isinstance(known, Unresolved):
-        flags.notes.append(f"{_shown(given)}: vLLM {release} does not know this flag")
+        said = other_releases(given.flag, EngineType.VLLM)
+        flags.notes.append(f"{_shown(given)}: vLLM {release} does not know this flag; {said}")
         return
     key = f"{spelling}.{given.member}" if given.member else spelling
     value = None if given.value is None else _repaired(given, flags)
