@@ -158,15 +158,28 @@ def fleet_namespaces(facts: Facts) -> list[str]:
     return found or [facts.scope.default_namespace]
 
 
-def owned(facts: Facts, kind_path: str) -> list[Manifest]:
-    """Objects of one kind that are labelled as a SpecDeployment's, such as `/apis/apps/v1` and `deployments`."""
-    prefix, _, plural = kind_path.rpartition("/")
-    if facts.scope.namespace is not None:
-        return facts.listed(f"{prefix}/namespaces/{facts.scope.namespace}/{plural}", MANAGED)
+def owned(facts: Facts, kind_path: str, *, names_only: bool = False) -> list[Manifest]:
+    """Objects of one kind that are labelled as a SpecDeployment's; `kind_path` such as `/apis/apps/v1/deployments`."""
     try:
-        return facts.listed(kind_path, MANAGED)
+        query = owned_query(facts, kind_path, names_only=names_only)
+        return facts.listed(query.path, query.labels, names_only=names_only)
     except CannotTell:
-        return facts.listed(f"{prefix}/namespaces/{facts.scope.default_namespace}/{plural}", MANAGED)
+        if facts.scope.namespace is not None:
+            raise
+        path = _in_namespace(kind_path, facts.scope.default_namespace)
+        return facts.listed(path, MANAGED, names_only=names_only)
+
+
+def owned_query(facts: Facts, kind_path: str, *, names_only: bool = False) -> Listing:
+    """What `owned` asks for first."""
+    namespace = facts.scope.namespace
+    path = kind_path if namespace is None else _in_namespace(kind_path, namespace)
+    return Listing(path, MANAGED, names_only=names_only)
+
+
+def _in_namespace(kind_path: str, namespace: str) -> str:
+    prefix, _, plural = kind_path.rpartition("/")
+    return f"{prefix}/namespaces/{namespace}/{plural}"
 
 
 def key(body: Mapping[str, Any]) -> tuple[str, str]:

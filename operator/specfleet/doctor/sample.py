@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from specfleet.api.v1alpha1 import API_VERSION, KIND, SpecDeployment
@@ -49,6 +50,7 @@ def first_fleet() -> list[Template]:
     return [_template(one, exists=False) for one in objects if one["kind"] == "Deployment"]
 
 
+@lru_cache(maxsize=1)
 def smallest_objects() -> list[Manifest]:
     """All objects of the smallest fleet."""
     return render_all(SpecDeployment.parse(SMALLEST), OperatorSettings.model_construct())

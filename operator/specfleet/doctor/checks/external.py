@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from specfleet.api.conditions import Reason
-from specfleet.doctor.facts import CannotTell, Facts, Get, Manifest
+from specfleet.doctor.facts import CannotTell, Facts, Get, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, error
 from specfleet.doctor.installed import fleets, key
 from specfleet.doctor.selectors import endpoint_slices, ready_endpoints
@@ -17,6 +17,7 @@ _SAID_ALREADY = (Reason.SERVICE_NOT_FOUND, Reason.SERVICE_PORT_NOT_FOUND, Reason
 def check(facts: Facts) -> Iterator[Item]:
     """Each side of each External fleet: the Service is there, has the port, and leads to a ready pod."""
     found = [one for one in fleets(facts) if _sides(one)]
+    facts.prepare(*(query for body in found for asked in _sides(body).values() for query in _queries(body, asked)))
     for body in found:
         if _reasons(body) & set(_SAID_ALREADY):
             yield Seen(f"SpecDeployment {'/'.join(key(body))} says itself what is wrong with its Services")
@@ -33,10 +34,8 @@ def check(facts: Facts) -> Iterator[Item]:
 def _service(facts: Facts, body: Manifest, side: str, asked: dict[str, Any]) -> Item:
     (namespace, fleet), name = key(body), str(asked.get("service"))
     port = int(asked.get("port") or 8000)
-    path = f"/api/v1/namespaces/{namespace}/services/{name}"
-    facts.prepare(Get(path), endpoint_slices(namespace, name))
     about, field = f"Service {namespace}/{name}", f"pools.external.{side}"
-    service = facts.get(path)
+    service = facts.get(_queries(body, asked)[0].path)
     if service is None:
         return error(about, f"{field} of SpecDeployment {fleet} names a Service that does not exist",
                      "a Service of that namespace", f"kubectl get services -n {namespace}; write its name in "
@@ -53,6 +52,11 @@ def _service(facts: Facts, body: Manifest, side: str, asked: dict[str, Any]) -> 
                      f"kubectl get endpointslices -n {namespace} -l kubernetes.io/service-name={name}; compare the "
                      "Service's selector with the pods' labels, and look at their readiness")  # fmt: skip
     return Seen(f"{about} has port {port} and {ready} ready endpoint(s)")
+
+
+def _queries(body: Manifest, asked: dict[str, Any]) -> tuple[Get, Listing]:
+    namespace, name = key(body)[0], str(asked.get("service"))
+    return Get(f"/api/v1/namespaces/{namespace}/services/{name}"), endpoint_slices(namespace, name)
 
 
 def _sides(body: Manifest) -> dict[str, dict[str, Any]]:

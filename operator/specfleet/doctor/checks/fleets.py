@@ -14,11 +14,11 @@ from specfleet.doctor.facts import CannotTell, Facts, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, Severity, error, info, warning
 from specfleet.doctor.installed import (
     FLEETS,
-    MANAGED,
     fleets,
     key,
     operators,
     owned,
+    owned_query,
     owner_key,
     unseen,
     watched_namespaces,
@@ -92,24 +92,24 @@ def routers(facts: Facts) -> Iterator[Item]:
     """Each SpecDeployment's router pods: without one nothing is served."""
     found = fleets(facts)
     deployments = {key(one): one for one in owned(facts, DEPLOYMENT.all_path)} if found else {}
-    for body in found:
-        namespace, name = key(body)
-        if not (body.get("status") or {}).get("endpoint"):
-            continue
-        deployment = deployments.get((namespace, router_object(name)))
+    served = [key(one) for one in found if (one.get("status") or {}).get("endpoint")]
+    seen = {(namespace, name): deployments.get((namespace, router_object(name))) for namespace, name in served}
+    facts.prepare(
+        *(_router_pods(*fleet) for fleet, one in seen.items() if one is not None and _ready(one) < _wanted(one))
+    )
+    for (namespace, name), deployment in seen.items():
         yield _router(facts, namespace, name, deployment)
 
 
 def left_behind(facts: Facts) -> Iterator[Item]:
     """Objects that carry a SpecDeployment's label and have no SpecDeployment: a garbage collector takes its time."""
-    if facts.scope.namespace is None:
-        facts.prepare(*(Listing(kind.all_path, MANAGED) for kind in OWNED))
+    facts.prepare(*(owned_query(facts, kind.all_path, names_only=True) for kind in OWNED))
     alive = {key(one): str(one["metadata"].get("uid")) for one in fleets(facts)}
     readable = _readable_namespace(facts)
     left = 0
     for kind in OWNED:
         try:
-            objects = owned(facts, kind.all_path)
+            objects = owned(facts, kind.all_path, names_only=True)
         except CannotTell as why:
             yield NotChecked(str(why))
             continue
@@ -182,22 +182,32 @@ def _router(facts: Facts, namespace: str, name: str, deployment: Manifest | None
     if deployment is None:
         return error(about, "the router is not there", f"the router of SpecDeployment {namespace}/{name}",
                      "start the operator: it makes the router again")  # fmt: skip
-    replicas = deployment["spec"].get("replicas")
-    wanted = 1 if replicas is None else int(replicas)
-    ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+    ready, wanted, pods = _ready(deployment), _wanted(deployment), _router_pods(namespace, name)
     if ready >= wanted:
         return Seen(f"{about} has {ready} of {wanted} pods ready")
-    labels = f"specfleet.dev/deployment={name},app.kubernetes.io/component=router"
     try:
-        pods = facts.listed(f"/api/v1/namespaces/{namespace}/pods", labels)
-        problem = worst(pod_record(pod).problem for pod in pods)
+        problem = worst(pod_record(pod).problem for pod in facts.listed(pods.path, pods.labels))
     except CannotTell:
         problem = None
     why = f"; {problem.message}" if problem is not None else ""
     make = warning if ready else error
     effect = "" if ready else ": nothing is served"
     return make(about, f"{ready} of {wanted} router pods are ready{why}", f"{wanted} that are ready{effect}",
-                f"kubectl describe pods -n {namespace} -l {labels}")  # fmt: skip
+                f"kubectl describe pods -n {namespace} -l {pods.labels}")  # fmt: skip
+
+
+def _router_pods(namespace: str, name: str) -> Listing:
+    labels = f"specfleet.dev/deployment={name},app.kubernetes.io/component=router"
+    return Listing(f"/api/v1/namespaces/{namespace}/pods", labels)
+
+
+def _ready(deployment: Manifest) -> int:
+    return int((deployment.get("status") or {}).get("readyReplicas") or 0)
+
+
+def _wanted(deployment: Manifest) -> int:
+    replicas = deployment["spec"].get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def _left(facts: Facts, kind: str, one: Manifest, alive: Mapping[tuple[str, str], str]) -> Item | None:

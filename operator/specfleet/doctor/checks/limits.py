@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from specfleet.doctor.facts import Facts, Manifest
+from specfleet.doctor.facts import Facts, Listing, Manifest
 from specfleet.doctor.findings import Item, Seen, error, warning
 from specfleet.doctor.installed import containers, fleet_namespaces, fleets, key
 from specfleet.doctor.sample import Template, first_fleet, smallest_objects, templates
@@ -30,7 +30,9 @@ LEAST_ENGINE_MEMORY = Decimal(4 * 1024**3)
 
 def quota(facts: Facts) -> Iterator[Item]:
     """Each namespace of fleets. Room is judged where there is no fleet yet: later the fleet's own condition says it."""
-    for namespace in fleet_namespaces(facts):
+    namespaces = fleet_namespaces(facts)
+    facts.prepare(*(query for namespace in namespaces for query in _queries(namespace)))
+    for namespace in namespaces:
         quotas = facts.listed(f"/api/v1/namespaces/{namespace}/resourcequotas")
         ranges = facts.listed(f"/api/v1/namespaces/{namespace}/limitranges")
         pods = templates(facts, namespace)
@@ -61,6 +63,10 @@ def limit_range(facts: Facts) -> Iterator[Item]:
         yield from dict.fromkeys(problems)
         if not problems:
             yield Seen(f"namespace {namespace}: {len(ranges)} LimitRange(s), none in the way of a fleet")
+
+
+def _queries(namespace: str) -> tuple[Listing, ...]:
+    return tuple(Listing(f"/api/v1/namespaces/{namespace}/{plural}") for plural in ("resourcequotas", "limitranges"))
 
 
 def _unset(namespace: str, one: Manifest, pods: list[Template], ranges: list[Manifest]) -> Iterator[Item]:

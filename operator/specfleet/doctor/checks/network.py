@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from specfleet.api.names import BASELINE_POOL, labels
-from specfleet.doctor.facts import Facts, Get, Manifest
+from specfleet.doctor.facts import Facts, Get, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, info, warning
 from specfleet.doctor.installed import enumerated, fleet_namespaces, fleets, key
 from specfleet.doctor.selectors import matches
@@ -72,8 +72,10 @@ def proxy(facts: Facts) -> Iterator[Item]:
 def policies(facts: Facts) -> Iterator[Item]:
     """NetworkPolicies that select a fleet's pods and let no rule through on a port that is needed."""
     count = 0
-    for namespace in fleet_namespaces(facts):
-        found = facts.listed(f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies")
+    paths = {name: f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies" for name in fleet_namespaces(facts)}
+    facts.prepare(*(Listing(path) for path in paths.values()))
+    for namespace, path in paths.items():
+        found = facts.listed(path)
         count += len(found)
         for way in _WAYS:
             closing = _closing(found, way, _pods(facts, namespace, way))

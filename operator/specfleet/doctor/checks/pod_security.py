@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specfleet.doctor.facts import Facts
+from specfleet.doctor.facts import Facts, Get
 from specfleet.doctor.findings import Item, NotChecked, Seen, error, warning
 from specfleet.doctor.installed import containers, fleet_namespaces
 from specfleet.doctor.sample import Template, templates
@@ -28,7 +28,9 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 
 def check(facts: Facts) -> Iterator[Item]:
     """Each namespace of fleets: the pods that it would refuse."""
-    for namespace in fleet_namespaces(facts):
+    namespaces = fleet_namespaces(facts)
+    facts.prepare(*(Get(f"/api/v1/namespaces/{namespace}") for namespace in namespaces))
+    for namespace in namespaces:
         body = facts.get(f"/api/v1/namespaces/{namespace}")
         if body is None:
             yield NotChecked(f"there is no namespace {namespace}: its labels are not known")

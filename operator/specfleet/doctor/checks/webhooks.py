@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specfleet.api.names import BASELINE_POOL, labels
-from specfleet.doctor.facts import CannotTell, Facts, Manifest
+from specfleet.doctor.facts import CannotTell, Facts, Get, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, error
 from specfleet.doctor.installed import fleet_namespaces
 from specfleet.doctor.selectors import matches, ready_endpoints
@@ -38,7 +38,9 @@ def check(facts: Facts) -> Iterator[Item]:
 def _spaces(facts: Facts) -> dict[str, Mapping[str, str]]:
     """The namespaces where something will be made, with their labels."""
     found: dict[str, Mapping[str, str]] = {}
-    for name in {*fleet_namespaces(facts), facts.scope.operator_namespace}:
+    names = sorted({*fleet_namespaces(facts), facts.scope.operator_namespace})
+    facts.prepare(*(Get(f"/api/v1/namespaces/{name}") for name in names))
+    for name in names:
         try:
             body = facts.get(f"/api/v1/namespaces/{name}") or {"metadata": {}}
         except CannotTell:
