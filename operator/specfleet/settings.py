@@ -141,6 +141,9 @@ class Resources(_Part):
 class RouterSettings(_Part):
     """The routers of every SpecDeployment."""
 
+    replicas: int = Field(
+        2, ge=1, le=20, description="Router pods of a SpecDeployment; with 1, a lost node is an outage."
+    )
     resources: Resources = Field(
         Resources(requests={"cpu": "250m", "memory": "128Mi"}, limits={"memory": "2Gi"}),
         description="Requests and limits of the Envoy container. A change rolls all routers.",

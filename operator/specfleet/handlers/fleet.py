@@ -88,6 +88,7 @@ def fleet(
     owned: Mapping[tuple[Kind, str], OwnedRecord],
     pods: Iterable[PodRecord],
     assessment: Assessment | None = None,
+    routers: int = ROUTER_REPLICAS,
 ) -> Fleet:
     """From what was observed of SpecDeployment `name` with this uid; of External pools, from what was seen of them."""
     pods = tuple(pods)
@@ -108,7 +109,7 @@ def fleet(
     return Fleet(
         baseline=pool(BASELINE_POOL),
         speculative=pool(draft),
-        router=health("router", router_object(name), router_pods, ROUTER_REPLICAS),
+        router=health("router", router_object(name), router_pods, routers),
         routers=tuple(sorted((pod for pod in router_pods if pod.ready and pod.ip), key=lambda pod: pod.name)),
         router_pods=router_pods,
         unfit=None if assessment is None else assessment.unfit,

@@ -153,7 +153,8 @@ class Reconciler:
         uid = body["metadata"]["uid"]
         memory = self._memories.get(key)
         outside = memory.outside.assessment if memory is not None and memory.outside is not None else None
-        return fleet(key[1], spec, uid, self._observed.owned(key), self._observed.pods(key), outside)
+        owned, pods = self._observed.owned(key), self._observed.pods(key)
+        return fleet(key[1], spec, uid, owned, pods, outside, self._renderer.routers)
 
     def _view(
         self,

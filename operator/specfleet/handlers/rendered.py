@@ -23,6 +23,11 @@ class SpecRenderer:
         self._settings = settings
         self._pod_monitors = settings.pod_monitor.enabled is True
 
+    @property
+    def routers(self) -> int:
+        """Router pods of each SpecDeployment."""
+        return self._settings.router.replicas
+
     def use_pod_monitors(self, there: bool) -> None:
         """Render a PodMonitor from now on, or none, as the cluster has the kind and the settings want it."""
         wanted = self._settings.pod_monitor.enabled
@@ -36,7 +41,7 @@ class SpecRenderer:
         spec = deployment.spec if deployment is not None else None
         if deployment is None or refused:
             return Checked(spec, refused, warnings)
-        return Checked(spec, (), warnings, _breakers(deployment))
+        return Checked(spec, (), warnings, _breakers(deployment, self.routers))
 
     def render(
         self,
@@ -50,7 +55,7 @@ class SpecRenderer:
         objects = render_all(
             deployment, self._settings, percents, with_pod_monitor=self._pod_monitors, external=external
         )
-        return Rendered(tuple(objects), router_plan(deployment, percents, external).version)
+        return Rendered(tuple(objects), router_plan(deployment, percents, external, self.routers).version)
 
     def check_external(
         self, body: Mapping[str, Any], spec: SpecDeploymentSpec, external: ExternalPools
@@ -63,8 +68,8 @@ def _deployment(body: Mapping[str, Any], spec: SpecDeploymentSpec) -> SpecDeploy
     return SpecDeployment(metadata=Metadata.model_validate(body["metadata"]), spec=spec)
 
 
-def _breakers(deployment: SpecDeployment) -> Mapping[str, int]:
+def _breakers(deployment: SpecDeployment, routers: int) -> Mapping[str, int]:
     if deployment.spec.external is not None:
         return {}  # what they carry is seen in the cluster
-    plan = router_plan(deployment, {})
+    plan = router_plan(deployment, {}, routers=routers)
     return {pool.name: pool.max_requests for pool in (plan.baseline, plan.speculative)}

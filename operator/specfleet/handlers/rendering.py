@@ -35,6 +35,10 @@ class Rendered:
 class Renderer(Protocol):
     """Validation and rendering under one operator's settings."""
 
+    @property
+    def routers(self) -> int:
+        """Router pods of each SpecDeployment."""
+
     def use_pod_monitors(self, there: bool) -> None:
         """Render a PodMonitor from now on, or none, as the cluster has the kind and the settings want it."""
 

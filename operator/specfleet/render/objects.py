@@ -44,7 +44,7 @@ def render_all(
         ValueError: the object has errors; `specfleet.render.validate` says which.
     """
     pools = _rendered_pools(deployment, settings)
-    plan = router_plan(deployment, weights or {}, external)
+    plan = router_plan(deployment, weights or {}, external, settings.router.replicas)
     objects = [
         service_account(deployment, owner),
         bootstrap_config_map(deployment, owner),

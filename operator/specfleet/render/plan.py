@@ -35,13 +35,16 @@ def initial_weights(deployment: SpecDeployment) -> dict[str, int]:
     return {route.name: by_override[route.speculation] for route in deployment.spec.routing.routes}
 
 
-def requests_per_router(max_sequences: int, replicas: int) -> int:
+def requests_per_router(max_sequences: int, replicas: int, routers: int = ROUTER_REPLICAS) -> int:
     """Requests in flight that one router lets through to a pool: the fleet's sequences over the routers, rounded up."""
-    return -(-max_sequences * replicas // ROUTER_REPLICAS)
+    return -(-max_sequences * replicas // routers)
 
 
 def router_plan(
-    deployment: SpecDeployment, weights: Mapping[str, int], external: ExternalPools | None = None
+    deployment: SpecDeployment,
+    weights: Mapping[str, int],
+    external: ExternalPools | None = None,
+    routers: int = ROUTER_REPLICAS,
 ) -> RouterPlan:
     """The plan for these weights (route -> percent of speculation; a route that is missing gets its initial share).
 
@@ -49,6 +52,7 @@ def router_plan(
 
     Args:
         external: what is known of External pools, by name; None or a missing one: only what the object says.
+        routers: how many routers there are to be.
 
     Raises:
         ValueError: the object has errors, or a weight is out of range.
@@ -56,11 +60,11 @@ def router_plan(
     if deployment.spec.external is not None:
         plan = _external_plan(deployment, weights, external or {})
     else:
-        plan = _split_plan(deployment, weights)
+        plan = _split_plan(deployment, weights, routers)
     return replace(plan, version=content_hash(json.dumps([clusters(plan), route_table(plan)])))
 
 
-def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> RouterPlan:
+def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int], routers: int) -> RouterPlan:
     spec = deployment.spec
     facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
     shares = initial_weights(deployment) | dict(weights)
@@ -68,8 +72,8 @@ def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> Route
         deployment=deployment.name,
         namespace=deployment.namespace,
         version="",
-        baseline=_pool(deployment, BASELINE_POOL, facts),
-        speculative=_pool(deployment, spec.draft.name, facts),
+        baseline=_pool(deployment, BASELINE_POOL, facts, routers),
+        speculative=_pool(deployment, spec.draft.name, facts, routers),
         routes=tuple(_route(route, shares[route.name]) for route in spec.routing.routes),
         served_name=deployment.served_name,
         refused_fields=facts.refused_fields,
@@ -78,14 +82,14 @@ def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int]) -> Route
     )
 
 
-def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> PoolPlan:
+def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts, routers: int) -> PoolPlan:
     # The short name is the first that the resolver tries; a longer one costs the cluster's DNS three look-ups each.
     return PoolPlan(
         name=pool,
         host=pool_object(deployment.name, pool),
         port=facts.port,
         health_path=facts.health_path,
-        max_requests=requests_per_router(facts.max_sequences, deployment.spec.pools.size),
+        max_requests=requests_per_router(facts.max_sequences, deployment.spec.pools.size, routers),
         revision=deployment.spec.rendered_target.revision or "",
     )
 

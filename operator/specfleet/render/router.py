@@ -15,7 +15,6 @@ from specfleet.api.names import (
 )
 from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, content_hash, metadata, soft_spread
-from specfleet.render.plan import ROUTER_REPLICAS
 from specfleet.routing import process
 from specfleet.routing.counters import SCRAPE_FILTER, SCRAPE_PATH
 from specfleet.routing.files import bootstrap_files, routes_files
@@ -64,14 +63,14 @@ def routes_config_map(deployment: SpecDeployment, plan: RouterPlan, owner: Owner
 
 
 def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, owner: OwnerRef | None) -> Manifest:
-    """Two router pods; none leaves before its successor is ready and its requests have ended."""
+    """The router pods; none leaves before its successor is ready and its requests have ended."""
     match_labels = selector(deployment.name, "router")
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(deployment, router_object(deployment.name), "router", owner),
         "spec": {
-            "replicas": ROUTER_REPLICAS,
+            "replicas": settings.router.replicas,
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": 600,
             "selector": {"matchLabels": match_labels},
