@@ -149,6 +149,17 @@ def engines(begin: float, seconds: int) -> Iterator[Line]:
                 yield "vllm:spec_decode_num_accepted_tokens_total", model, tokens / 2.0, at
 
 
+def others(begin: float, seconds: int) -> Iterator[Line]:
+    """Engines that a replay cannot tell from: SGLang's, and vLLM's without speculation."""
+    for second in range(0, seconds, SCRAPE_SECONDS):
+        for pod, name in (
+            ("grove.v1-aaaaa", "sglang:generation_tokens_total"),
+            ("dull-aaaaa", "vllm:generation_tokens_total"),
+        ):
+            labels = (("namespace", "plain"), ("pod", pod), ("model_name", "llama"))
+            yield name, labels, TOKENS * float(second), begin + second
+
+
 def seldom(begin: float, seconds: int) -> Iterator[Line]:
     """A router that is scraped every five minutes."""
     router = Router("seldom-router-5d8f7c9b6-x2x4z", begin)

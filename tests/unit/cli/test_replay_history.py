@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 import time
 import urllib.request
@@ -21,7 +22,7 @@ from typer.testing import CliRunner, Result
 from specfleet.cli.history.times import shown
 from specfleet.cli.main import app
 from tests.testbed.prometheus_server import PrometheusServer
-from tests.unit.cli.recording import BREAK_EVEN, History, blind, engines, operated, seldom, stored
+from tests.unit.cli.recording import BREAK_EVEN, History, blind, engines, operated, others, seldom, stored
 from tests.unit.handlers.samples import owner, spec_of
 
 HOURS = 10
@@ -41,8 +42,13 @@ class Recorded:
         self.begin = (time.time() // 3600.0 - HOURS - 1) * 3600.0
         self.end = self.begin + HOURS * 3600.0
         self.history: History = operated(spec_of(DEPLOYMENT), QUALITY, self.begin, HOURS * 3600)
-        others = [*engines(self.begin, 7200), *seldom(self.begin, 36_000), *blind(self.begin, 7200)]
-        stored(self.history.lines + others, directory)
+        rest = [
+            *others(self.begin, 7200),
+            *engines(self.begin, 7200),
+            *seldom(self.begin, 36_000),
+            *blind(self.begin, 7200),
+        ]
+        stored(self.history.lines + rest, directory)
         self.server = PrometheusServer(directory).start()
 
 
@@ -161,12 +167,27 @@ def test_without_a_router_the_engines_own_counters_are_one_route(recorded: Recor
     }
 
 
+@pytest.mark.parametrize(
+    ("deployment", "said"),
+    [
+        ("plain/dull", "none of them counted a draft: acceptance is recorded only where vLLM runs with --speculative"),
+        ("plain/grove.v1", "only SGLang's own series were recorded, which count no accepted tokens"),
+    ],
+)
+def test_engines_that_recorded_no_acceptance_are_told_what_to_switch_on(
+    recorded: Recorded, files: Path, deployment: str, said: str
+) -> None:
+    result = replay(*asked(recorded, files, deployment, hours=2))
+    assert result.exit_code == 1
+    assert said in " ".join(result.output.split())
+
+
 def test_a_deployment_that_is_not_there_is_answered_with_those_that_are(recorded: Recorded, files: Path) -> None:
     result = replay(*asked(recorded, files, "serving/asistant"))
     assert result.exit_code == 1
     assert "no series of serving/asistant" in result.output
     assert "routers' of blind/blind, rare/seldom, serving/assistant" in result.output
-    assert "vLLM's of the pods plain/llm-6c5b-bbbbb, plain/llm-spec-7d9f-aaaaa" in result.output
+    assert "vLLM's of the pods plain/dull-aaaaa, plain/llm-6c5b-bbbbb, plain/llm-spec-7d9f-aaaaa" in result.output
 
 
 def test_where_nothing_was_recorded_it_says_what_to_switch_on(recorded: Recorded, files: Path) -> None:
@@ -221,6 +242,14 @@ def test_options_that_cannot_be_used_are_answered_before_anything_is_asked(
     result = replay(*usual, *options)
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
+
+
+def test_a_picture_needs_its_library(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    usual = ["--prometheus", "http://127.0.0.1:1", "--deployment", "a/b", "--policy", files / "policy.yaml"]
+    result = replay(*usual, "--plot", files / "replay.png")
+    assert result.exit_code == 2
+    assert "pip install 'specfleet[plot]'" in result.output
 
 
 def test_a_policy_without_a_line_is_refused(files: Path) -> None:

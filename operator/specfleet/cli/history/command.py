@@ -33,6 +33,7 @@ from specfleet.metrics.promapi import Credentials, Endpoint, PrometheusError
 
 DEFAULT_DRAFT_TOKENS = 4
 _LIMIT_BYTES = 256 * 1024 * 1024
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # a Deployment's may hold dots
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _deployment(given: Given) -> tuple[SpecDeployment, str]:
 
 def _named(text: str | None) -> tuple[str, str]:
     namespace, slash, name = (text or "").partition("/")
-    if not slash or not re.fullmatch(DNS_LABEL, namespace) or not re.fullmatch(DNS_LABEL, name):
+    if not slash or not re.fullmatch(DNS_LABEL, namespace) or not _NAME.fullmatch(name):
         raise UsageProblem(f"expected --deployment NAMESPACE/NAME, found {text or 'nothing'}")
     return namespace, name
 

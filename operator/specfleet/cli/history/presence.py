@@ -40,6 +40,13 @@ def selected(api: PromApi, request: Request) -> Selection:
             "acceptance is recorded only where vLLM runs with --speculative-config; let one replica run with it, "
             "behind specfleet's router (pools.strategy: External) or beside the others, and replay a day later"
         )
+    sglang = f'{{__name__=~"sglang:.+",{engines.matchers}}}'
+    if groups(api, sglang, "__name__", request.start, request.end):
+        raise HistoryProblem(
+            f"of {request.namespace}/{request.name} only SGLang's own series were recorded, which count no accepted "
+            "tokens: put specfleet's router before these pods (pools.strategy: External, enforcement: Observe), and "
+            "replay a day later"
+        )
     raise HistoryProblem(_absent(api, request))
 
 

@@ -45,11 +45,13 @@ class Selection:
 
 def router_selection(namespace: str, name: str) -> Selection:
     """The routers of one SpecDeployment, by the names of their pods."""
+    name = name.replace(".", "[.]")
     return Selection("router", f'namespace="{namespace}",pod=~"{name}-router-[a-z0-9]+(-[a-z0-9]+)?"')
 
 
 def engine_selection(namespace: str, name: str) -> Selection:
     """All pods whose names begin so: of a Deployment, or of both pools of a SpecDeployment."""
+    name = name.replace(".", "[.]")
     return Selection("engine", f'namespace="{namespace}",pod=~"{name}(-.+)?"')
 
 
