@@ -132,14 +132,15 @@ def external_limit(pools: Iterable[ExternalPool]) -> int:
     """Requests in flight that each router lets through to an External pool: the sequences of all pods of all pools.
 
     One router has to be able to carry everything, and pods may be added while the operator is away: what is too much
-    for a pool waits in its engines, as it did before. No limit where it is not known what a pod runs at once.
+    for a pool waits in its engines, as it did before. Rounded up to a power of two, so that a pod more or less, as in
+    every rollout, gives the routers no new clusters. No limit where it is not known what a pod runs at once.
     """
     total = 0
     for pool in pools:
         if pool.max_sequences is None:
             return UNLIMITED
         total += pool.max_sequences * len(pool.pods)
-    return min(total, UNLIMITED) or UNLIMITED
+    return min(1 << (total - 1).bit_length(), UNLIMITED) if total else UNLIMITED
 
 
 def _external_pool(deployment: SpecDeployment, name: str, pool: ExternalPool | None, limit: int) -> PoolPlan:

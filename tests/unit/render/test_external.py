@@ -97,15 +97,27 @@ def test_one_side_has_everything_whatever_the_weights_and_overrides(side: str, p
 @pytest.mark.parametrize(
     ("pools", "limit"),
     [
-        ([pool("a", "a", 3, max_sequences=64), pool("b", "b", 2, max_sequences=128)], 448),
+        ([pool("a", "a", 3, max_sequences=64), pool("b", "b", 2, max_sequences=128)], 512),
+        ([pool("a", "a", 4, max_sequences=64), pool("b", "b", 2, max_sequences=128)], 512),
+        ([pool("a", "a", 4, max_sequences=64), pool("b", "b", 3, max_sequences=128)], 1024),
+        ([pool("a", "a", 1, max_sequences=1)], 1),
         ([pool("a", "a", 2, max_sequences=64)], 128),
         ([pool("a", "a", 3, max_sequences=64), pool("b", "b", 2)], UNLIMITED),
         ([pool("a", "a", 0, max_sequences=64)], UNLIMITED),
         ([pool("a", "a", 9000, max_sequences=1_000_000)], UNLIMITED),
     ],
-    ids=["two pools", "one pool", "one is not known", "no pods", "more than a router can count"],
+    ids=[
+        "two pools",
+        "a pod more",
+        "one more",
+        "one sequence",
+        "one pool",
+        "one is not known",
+        "no pods",
+        "more than a router can count",
+    ],
 )
-def test_a_router_lets_through_what_all_pods_run_at_once(pools: list[ExternalPool], limit: int) -> None:
+def test_a_router_lets_through_what_all_pods_run_at_once_rounded_up(pools: list[ExternalPool], limit: int) -> None:
     assert external_limit(pools) == limit
 
 
