@@ -54,6 +54,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 	$(BIN)/lint-imports
 	$(BIN)/python -m specfleet.api.crd --check
 	$(BIN)/python -m specfleet.api.reference --check
+	$(BIN)/python -m specfleet.engines.reference --check
 	@diff -r crds charts/specfleet/files/crds || { echo "crds/ and charts/specfleet/files/crds differ: run make crds" >&2; exit 1; }
 
 .PHONY: test-unit
@@ -134,6 +135,7 @@ bench-decision: .venv ## the decision rule on simulated routes: false switches a
 crds: .venv tool-helm ## generate from the models: crds/, docs/reference, the chart's parts, manifests/install
 	$(BIN)/python -m specfleet.api.crd
 	$(BIN)/python -m specfleet.api.reference
+	$(BIN)/python -m specfleet.engines.reference
 	@mkdir -p charts/specfleet/files/crds
 	@rm -f charts/specfleet/files/crds/*.yaml
 	cp crds/*.yaml charts/specfleet/files/crds/

@@ -105,6 +105,23 @@ def without(path: str) -> Document:
 HEADER = {"header": {"name": "x-route", "value": "code"}}
 VOLUME = {"hostPath": {"path": "/srv/models"}}
 
+
+def hub(secret: str) -> Document:
+    """The Hub with a token."""
+    return {"huggingFace": {"tokenSecretRef": {"name": secret, "key": "token"}}}
+
+
+def drafted(mode: str, *, on_volume: bool = False, target: Document | None = None, **fields: Any) -> Document:
+    """The valid document with another draft; the target on a volume at /models/target, or another one, if wanted."""
+    document = copy.deepcopy(VALID)
+    document["spec"]["drafts"] = [{"name": "drafts", "mode": mode, **fields}]
+    if on_volume:
+        document["spec"]["target"] = {"model": "/models/target", "source": VOLUME}
+    if target is not None:
+        document["spec"]["target"] = target
+    return document
+
+
 EXTERNAL: Document = {
     "apiVersion": "specfleet.dev/v1alpha1",
     "kind": "SpecDeployment",
@@ -174,7 +191,37 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         "path holds no '..'",
     ),
     "reserved draft name": (changed("spec.drafts.0.name", "router"), "this name is taken by specfleet"),
-    "draft model with NGram": (changed("spec.drafts.0.model", "owner/draft"), "takes no draft model: remove model"),
+    "draft model with NGram": (changed("spec.drafts.0.model", "owner/draft"), "take no draft model: remove model"),
+    "revision without a draft model": (drafted("MTP", revision="main"), "revision and source belong to a draft model"),
+    "source without a draft model": (drafted("MTP", source={"huggingFace": {}}), "revision and source belong to"),
+    "matches of another mode": (drafted("MTP", ngram={"minMatch": 3, "maxMatch": 4}), "only mode NGram looks up"),
+    "EAGLE-3 without a head": (drafted("EAGLE3"), "need a draft checkpoint: write drafts[0].model"),
+    "a draft model that is a URL": (drafted("EAGLE", model="https://a/b"), "write the model as owner/name"),
+    "a draft at a path without a volume": (drafted("EAGLE", model="/models/x"), "at an absolute path needs a volume"),
+    "a draft beside the target's volume": (
+        drafted("EAGLE", on_volume=True, model="/models/other"),
+        "or a path inside the target's volume",
+    ),
+    "a draft at a path with a revision": (
+        drafted("EAGLE", model="/models/x", revision="main", source=VOLUME),
+        "an absolute path is no model of the Hub",
+    ),
+    "a draft of the Hub with a volume": (
+        drafted("EAGLE", model="owner/draft", source=VOLUME),
+        "write model as an absolute path, for instance /models/draft",
+    ),
+    "a draft of the Hub beside a volume": (
+        drafted("EAGLE", on_volume=True, model="owner/draft"),
+        "write drafts[0].source: {huggingFace: {}}",
+    ),
+    "a draft mounted in the target": (
+        drafted("EAGLE", on_volume=True, model="/models/target/x", source=VOLUME),
+        "mounted one in the other",
+    ),
+    "two tokens for the Hub": (
+        drafted("EAGLE", model="owner/draft", source=hub("b"), target={"model": "owner/model", "source": hub("a")}),
+        "an engine takes one token",
+    ),
     "matches out of order": (changed("spec.drafts.0.ngram", {"minMatch": 5, "maxMatch": 3}), "minMatch must not be"),
     "minBaseline takes all": (changed("spec.pools.minBaseline", 4), "leave at least one replica for speculation"),
     "route name twice": (
@@ -224,7 +271,6 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
     "rendered with a target of null": (changed("spec.target", None), "strategy Split needs the model to serve"),
     "rendered without a draft": (changed("spec.drafts", []), "strategy Split needs one way to draft"),
     "rendered SGLang": (changed("spec.engine.type", "SGLang"), "this release renders vLLM only"),
-    "a rendered mode that is not built": (changed("spec.drafts.0.mode", "EAGLE3"), "renders n-gram drafts only"),
     "rendered without a size": (changed("spec.pools", {}), "strategy Split needs the size of the fleet"),
     "Services with rendered pools": (
         changed("spec.pools.external", {"baseline": {"service": "llama"}}),
@@ -269,6 +315,10 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         "remove target.parallelism",
     ),
     "External with draft keys": (external(drafts=[{**DRAFT, "args": {"a": "1"}}]), "remove drafts[0].args"),
+    "External with a draft model": (
+        external(drafts=[{"name": "eagle", "mode": "EAGLE", "model": "owner/draft"}]),
+        "remove drafts[0].model",
+    ),
     "External with lossy drafts": (external(drafts=[{**DRAFT, "allowLossy": True}]), "remove drafts[0].allowLossy"),
     "External with look-up lengths": (
         external(drafts=[{**DRAFT, "ngram": {"minMatch": 3, "maxMatch": 4}}]),
@@ -377,6 +427,17 @@ ACCEPTED: dict[str, Document] = {
             },
         },
     },
+    "MTP of the target": drafted("MTP"),
+    "MTP with a checkpoint of its own": drafted("MTP", model="google/gemma-4-assistant", revision="main"),
+    "suffix": drafted("Suffix", args={"suffix_decoding_max_tree_depth": "16"}),
+    "a draft of the Hub": drafted("EAGLE3", model="owner/head", revision="v1", allowLossy=True),
+    "a draft on a volume": drafted("DraftModel", model="/models/draft", source=VOLUME),
+    "both on volumes": drafted("DraftModel", on_volume=True, model="/models/draft", source=VOLUME),
+    "a draft in the target's volume": drafted("Medusa", on_volume=True, model="/models/target/heads"),
+    "a draft of the Hub beside a volume": drafted("DFlash", on_volume=True, model="owner/draft", source=hub("a")),
+    "one token for both": drafted(
+        "EAGLE", model="owner/draft", source=hub("a"), target={"model": "owner/model", "source": hub("a")}
+    ),
     "External, the least": EXTERNAL,
     "External with all that is asked for": external(
         engine={"type": "SGLang", "version": "0.5.20"},

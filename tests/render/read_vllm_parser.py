@@ -1,7 +1,7 @@
 """Asks vLLM's own code. Runs in a Python that has vLLM, not in ours: `PYTHON read_vllm_parser.py < question.json`.
 
-The question is `{"commands": [[argument, ...], ...], "configs": [speculative config, ...]}`; the answer, on standard
-output, has vLLM's version, its flags, and for each command and config what came of it.
+The question is `{"commands": [[argument, ...], ...], "configs": [{"config": speculative config}, ...]}`; the answer, on
+standard output, has vLLM's version, its flags, and for each command and config what came of it.
 """
 
 import argparse
@@ -15,7 +15,12 @@ from typing import Any
 
 with contextlib.redirect_stdout(sys.stderr):
     import vllm  # type: ignore[import-not-found]
-    from vllm.config import ParallelConfig, SpeculativeConfig  # type: ignore[import-not-found]
+    from vllm.config import (  # type: ignore[import-not-found]
+        ModelConfig,
+        ParallelConfig,
+        SpeculativeConfig,
+        speculative,
+    )
     from vllm.utils.argparse_utils import FlexibleArgumentParser  # type: ignore[import-not-found]
 
     try:
@@ -58,15 +63,29 @@ def _plain(value: object) -> bool:
     return isinstance(value, (str, int, float, bool, list, dict, type(None)))
 
 
-def configured(config: dict[str, Any]) -> Answer:
-    """Whether the release's SpeculativeConfig takes these keys and values."""
-    # n-gram drafts take the target's own configuration, which needs no files for these checks.
-    model = SimpleNamespace(max_model_len=8192, verify_with_parallel_config=lambda _: None)
+def configured(question: dict[str, Any]) -> Answer:
+    """Whether the release's SpeculativeConfig takes these keys and values.
+
+    Args:
+        question: `config`, and where it is about drafts with files: `target`, a folder with a config.json, the
+            `tensor` parallelism, and `packaged`: whether to take packages that a mode needs as there.
+    """
+    if "target" in question:
+        path = question["target"]
+        model = ModelConfig(model=path, tokenizer=path, max_model_len=4096)
+    else:
+        # n-gram drafts take the target's own configuration, which needs no files for these checks.
+        model = SimpleNamespace(max_model_len=8192, verify_with_parallel_config=lambda _: None)
+    speculative.has_arctic_inference = lambda: question.get("packaged", False)
     try:
-        SpeculativeConfig(**config, target_model_config=model, target_parallel_config=ParallelConfig())
+        found = SpeculativeConfig(
+            **question["config"],
+            target_model_config=model,
+            target_parallel_config=ParallelConfig(tensor_parallel_size=question.get("tensor", 1)),
+        )
     except Exception as problem:
         return {"error": f"{type(problem).__name__}: {problem}"}
-    return {"values": config}
+    return {"method": found.method, "tokens": found.num_speculative_tokens, "revision": found.revision}
 
 
 def main() -> None:

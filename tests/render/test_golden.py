@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from specfleet.api.findings import errors
-from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.api.v1alpha1 import Draft, SpecDeployment
 from specfleet.render.meta import OwnerRef
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate, validate_document
 from tests.render.cases import (
+    FIXTURES,
     SETTINGS,
     case_folders,
     case_name,
@@ -29,7 +30,7 @@ from tests.render.cases import (
 FOLDERS = pytest.mark.parametrize("folder", case_folders(), ids=case_name)
 SPLIT = pytest.mark.parametrize("folder", [one for one in case_folders() if not is_external(one)], ids=case_name)
 EXTERNAL = pytest.mark.parametrize("folder", [one for one in case_folders() if is_external(one)], ids=case_name)
-FIRST_SPLIT = next(one for one in case_folders() if not is_external(one))
+FIRST_SPLIT = FIXTURES / "vllm" / "0.29" / "ngram"
 Document = dict[str, Any]
 
 
@@ -51,6 +52,22 @@ def deployments(objects: list[Document]) -> dict[str, Document]:
     return {item["metadata"]["name"]: item["spec"]["template"] for item in objects if item["kind"] == "Deployment"}
 
 
+def without_the_drafts_own(draft: Draft, template: Document, baseline: Document) -> None:
+    """Takes away what the draft's files need: its volume, and the Hub where the target comes from elsewhere."""
+    if draft.source is None:
+        return
+    (engine,) = template["spec"]["containers"]
+    if draft.source.hugging_face is None:
+        assert [mount["mountPath"] for mount in engine["volumeMounts"] if mount["name"] == "draft"] == [draft.model]
+        template["spec"]["volumes"] = [one for one in template["spec"]["volumes"] if one["name"] != "draft"]
+        engine["volumeMounts"] = [one for one in engine["volumeMounts"] if one["name"] != "draft"]
+    else:
+        names = {"HF_TOKEN", "HF_HUB_OFFLINE"}
+        assert "HF_HUB_OFFLINE" not in {one["name"] for one in engine["env"]}
+        offline = [one for one in baseline["spec"]["containers"][0]["env"] if one["name"] in names]
+        engine["env"] = [one for one in engine["env"] if one["name"] not in names] + offline
+
+
 @SPLIT
 def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> None:
     deployment = read_deployment(folder)
@@ -63,6 +80,7 @@ def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> N
     engine = next(container for container in arguments if container["name"] == "engine")
     added = [word for word in engine["args"] if "spec" in word.split("=")[0]]
     engine["args"] = [word for word in engine["args"] if word not in added]
+    without_the_drafts_own(deployment.spec.draft, speculative, templates[f"{deployment.name}-baseline"])
 
     assert [word.split("=")[0] for word in added] == ["--speculative-config", "--per-request-spec-decode-metrics"]
     assert (

@@ -13,7 +13,8 @@ import yaml
 from specfleet.api.findings import FindingReason, errors
 from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.engines.release import Minor
-from specfleet.engines.vllm_tables import NGRAM_KEYS, OTHER_MODES_KEYS, OWNED_FLAGS, OWNED_KEYS, all_flags, flags_of
+from specfleet.engines.vllm_drafts import table
+from specfleet.engines.vllm_tables import OWNED_FLAGS, all_flags, flags_of
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate
 from tests.render.cases import SETTINGS, case_folders, case_name, read_deployment
@@ -53,6 +54,9 @@ SPELLINGS = {
 }
 
 UNKNOWN_KEY = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "no_such_key": 1}
+SUFFIX = {"method": "suffix", "num_speculative_tokens": 4}
+DRAFT_MODEL = {"method": "draft_model", "model": "draft", "num_speculative_tokens": 4}
+MODELS = Path(__file__).with_name("models")
 LOSSY = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": "2.5"}
 
 
@@ -81,12 +85,55 @@ COMMANDS = {
 CONFIGS = {name: config for name, words in COMMANDS.items() if (config := speculative_config(words)) is not None}
 
 
+def tiny(config: Document, tensor: int = 1) -> Document:
+    """The question about a config: its model and target are folders here that hold a config.json of that kind."""
+    method = config["method"]
+    if method == "ngram":
+        return {"config": config}
+    target = MODELS / ("target-with-mtp" if method == "mtp" else "target")
+    names = {"draft_model": "draft"} | {one: one for one in ("eagle", "eagle3", "medusa", "dflash")}
+    replaced = {"model": str(MODELS / names[method])} if "model" in config else {}
+    return {"config": config | replaced, "target": str(target), "tensor": tensor, "packaged": True}
+
+
+def tensor_of(words: list[str]) -> int:
+    """The tensor parallelism of a command line."""
+    return next(int(word.partition("=")[2]) for word in words if word.startswith("--tensor-parallel-size="))
+
+
+REFUSED: dict[str, tuple[Document, str]] = {
+    "a key that there is not": ({"config": UNKNOWN_KEY}, "no_such_key"),
+    "suffix without its package": (tiny(SUFFIX) | {"packaged": False}, "Arctic Inference is required"),
+    "a draft of another vocabulary": (
+        tiny(DRAFT_MODEL) | {"config": DRAFT_MODEL | {"model": str(MODELS / "other-vocabulary")}},
+        "same vocabulary size",
+    ),
+    "a draft split otherwise": (
+        tiny(DRAFT_MODEL | {"draft_tensor_parallel_size": 3}, tensor=2),
+        "cannot be other value than 1 or target model",
+    ),
+    "synthetic acceptance without a rate": (
+        tiny(DRAFT_MODEL | {"rejection_sample_method": "synthetic"}),
+        "requires exactly one of",
+    ),
+    "a rate without synthetic acceptance": (tiny(DRAFT_MODEL | {"synthetic_acceptance_length": 2}), "only valid with"),
+    "another vocabulary and probabilistic drafts": (
+        tiny(DRAFT_MODEL | {"use_heterogeneous_vocab": True, "draft_sample_method": "probabilistic"}),
+        "greedy draft",
+    ),
+}
+"""What specfleet refuses before the engine would, and a word of what the engine says."""
+
+
 @pytest.fixture(scope="module")
 def answer() -> Document:
     """vLLM's own answers about everything here; importing it takes several seconds, so it is asked once."""
     question = {
         "commands": [*COMMANDS.values(), *(["owner/model", word] for word in SPELLINGS)],
-        "configs": [*CONFIGS.values(), UNKNOWN_KEY],
+        "configs": [
+            *(tiny(config, tensor_of(COMMANDS[name])) for name, config in CONFIGS.items()),
+            *(question for question, _ in REFUSED.values()),
+        ],
     }
     script = Path(__file__).with_name("read_vllm_parser.py")
     ended = subprocess.run(
@@ -116,11 +163,26 @@ def test_the_parser_takes_the_command_line_and_reads_what_was_meant(answer: Docu
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_engine_takes_every_key_and_value_of_the_speculative_config(answer: Document, name: str) -> None:
-    assert "error" not in answer["configs"][list(CONFIGS).index(name)]
+    found = answer["configs"][list(CONFIGS).index(name)]
+
+    assert found == {
+        "method": CONFIGS[name]["method"],
+        "tokens": CONFIGS[name]["num_speculative_tokens"],
+        "revision": CONFIGS[name].get("revision"),
+    }
 
 
-def test_the_engine_refuses_a_key_that_it_does_not_know(answer: Document) -> None:
-    assert "no_such_key" in answer["configs"][-1]["error"]
+def test_every_mode_of_the_release_is_among_the_fixtures() -> None:
+    modes = {read_deployment(folder).spec.draft.mode for folder in FOLDERS}
+
+    assert modes == set(table().available(RELEASE))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_engine_refuses_what_specfleet_refuses_before_it(answer: Document, name: str) -> None:
+    index = len(CONFIGS) + list(REFUSED).index(name)
+
+    assert REFUSED[name][1] in answer["configs"][index]["error"]
 
 
 def test_the_table_has_the_flags_of_the_release(answer: Document) -> None:
@@ -133,12 +195,10 @@ def test_the_table_has_the_flags_of_the_release(answer: Document) -> None:
     assert {(tuple(spellings), arity) for spellings, arity in answer["flags"]} == ours
 
 
-def test_the_tables_have_the_keys_of_the_release(answer: Document) -> None:
-    theirs = set(answer["keys"]) - SET_BY_THE_ENGINE
-    known = {key.name for key in NGRAM_KEYS.values() if key.since <= RELEASE}
+def test_the_facts_have_the_keys_of_the_release(answer: Document) -> None:
+    facts = table().facts
 
-    assert theirs - known - OTHER_MODES_KEYS - set(OWNED_KEYS) == set()
-    assert known | set(OWNED_KEYS) <= theirs
+    assert set(answer["keys"]) - SET_BY_THE_ENGINE == facts.names("keys", table().read(RELEASE))
 
 
 def test_owned_flags_are_flags() -> None:

@@ -34,6 +34,8 @@ class FindingReason(StrEnum):
     CONFLICTING_FLAG = "ConflictingFlag"
     INVALID_FLAG_VALUE = "InvalidFlagValue"
     OWNED_ENV = "OwnedEnv"
+    MODE_UNAVAILABLE = "ModeUnavailable"
+    PACKAGE_NEEDED = "PackageNeeded"
     OWNED_DRAFT_ARG = "OwnedDraftArg"
     UNKNOWN_DRAFT_ARG = "UnknownDraftArg"
     INVALID_DRAFT_ARG = "InvalidDraftArg"
@@ -77,6 +79,8 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.CONFLICTING_FLAG: "The flag cannot be combined with this draft mode.",
     FindingReason.INVALID_FLAG_VALUE: "The flag's value is not of the form that specfleet needs to read.",
     FindingReason.OWNED_ENV: "The environment variable is set by specfleet, or would change what it relies on.",
+    FindingReason.MODE_UNAVAILABLE: "This engine release cannot draft in this mode; the message names what it can.",
+    FindingReason.PACKAGE_NEEDED: "The mode needs a package that the engine's image may not have.",
     FindingReason.OWNED_DRAFT_ARG: "The key of the speculative config is set by specfleet from another field.",
     FindingReason.UNKNOWN_DRAFT_ARG: "This engine release does not know the key of the speculative config.",
     FindingReason.INVALID_DRAFT_ARG: "The value of a speculative config key has the wrong type or is not a choice.",

@@ -92,6 +92,7 @@ class Parallelism(Model):
 
 
 MODEL_ID = r"^([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*|/[A-Za-z0-9._/-]+)$"
+Revision = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=128)]
 ModelId = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 MODEL_ID_RULES = rules(
     Rule(
@@ -109,9 +110,7 @@ class Target(Model):
         "External pools: what their engines serve.",
         json_schema_extra=MODEL_ID_RULES,
     )
-    revision: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=128)] | None = Field(
-        None, description="Branch, tag or commit of a Hub model."
-    )
+    revision: Revision | None = Field(None, description="Branch, tag or commit of a Hub model.")
     served_name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", max_length=253)] | None = (
         Field(None, description="Model name that clients send. Default: the SpecDeployment's name.")
     )
@@ -141,10 +140,32 @@ class Draft(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule(
-                "!has(self.model)",
-                "mode NGram drafts from the prompt and takes no draft model: remove model; the draft model of External "
-                "pools is what their pods were started with",
+                "!has(self.model) || !(self.mode in ['NGram', 'Suffix'])",
+                "modes NGram and Suffix draft from the text so far, and take no draft model: remove model",
                 ".model",
+            ),
+            Rule(
+                "has(self.model) || (!has(self.revision) && !has(self.source))",
+                "revision and source belong to a draft model, and there is none: write model, or remove them",
+                ".model",
+            ),
+            Rule(
+                "!has(self.model) || !self.model.startsWith('/') || (!has(self.revision) && "
+                "!(has(self.source) && has(self.source.huggingFace)))",
+                "an absolute path is no model of the Hub: remove revision and source.huggingFace, or write model as "
+                "owner/name",
+                ".model",
+            ),
+            Rule(
+                "!has(self.model) || self.model.startsWith('/') || !has(self.source) || has(self.source.huggingFace)",
+                "a volume source is mounted at the path that model names: write model as an absolute path, "
+                "for instance /models/draft",
+                ".model",
+            ),
+            Rule(
+                "self.mode == 'NGram' || (self.ngram.minMatch == 2 && self.ngram.maxMatch == 4)",
+                "only mode NGram looks up matches: remove ngram",
+                ".ngram",
             ),
         )
     )
@@ -158,9 +179,20 @@ class Draft(Model):
         ),
     )
     mode: DraftMode = Field(
-        description="How draft tokens are made. Rendered pools: NGram. External pools: what their engines do."
+        description="How draft tokens are made; which release has which is in engines.md. External pools: what their "
+        "engines do."
     )
-    model: ModelId | None = Field(None, description="Draft checkpoint. Mode NGram takes none: a value is refused.")
+    model: ModelId | None = Field(
+        None,
+        description="Draft checkpoint: owner/name, or an absolute path at which source is mounted or that lies in the "
+        "target's volume. Modes DraftModel, Medusa, EAGLE, EAGLE3 and DFlash need one; MTP takes the target's own.",
+        json_schema_extra=MODEL_ID_RULES,
+    )
+    revision: Revision | None = Field(None, description="Branch, tag or commit of a draft model of the Hub.")
+    source: Source | None = Field(
+        None,
+        description="Where the draft's files come from; only the speculative pool gets them. Default: the target's.",
+    )
     tokens: int = Field(
         4,
         ge=1,

@@ -112,6 +112,8 @@ def _only_split(field: str, given: str, why: str) -> Rule:
     return Rule(f"!({_EXTERNAL}) || !({given})", f"{why}: remove {field}", f".{field.split('[')[0]}")
 
 
+_DRAFTS = f"{_EXTERNAL} || !has(self.drafts) || !has(self.target)"
+_TARGET_VOLUME = "(has(self.target.source) && !has(self.target.source.huggingFace))"
 _RUNNING = "specfleet starts no engine of External pools"
 
 _EXTERNAL_RULES = (
@@ -146,9 +148,40 @@ _EXTERNAL_RULES = (
         ".engine.type",
     ),
     Rule(
-        f"{_EXTERNAL} || !has(self.drafts) || self.drafts.all(d, d.mode == 'NGram')",
-        "this release renders n-gram drafts only: write mode: NGram, or pools.strategy: External for engines that run "
-        "already",
+        f"{_EXTERNAL} || !has(self.drafts) || self.drafts.all(d, d.mode in ['NGram', 'Suffix', 'MTP'] || has(d.model))",
+        "modes DraftModel, Medusa, EAGLE, EAGLE3 and DFlash need a draft checkpoint: write drafts[0].model",
+        ".drafts",
+    ),
+    Rule(
+        f"{_DRAFTS} || self.drafts.all(d, !has(d.model) || !d.model.startsWith('/') || has(d.source) || "
+        f"({_TARGET_VOLUME} && d.model.startsWith(self.target.model + '/')))",
+        "a draft model at an absolute path needs a volume: write drafts[0].source.persistentVolumeClaim or "
+        "drafts[0].source.hostPath, or a path inside the target's volume",
+        ".drafts",
+    ),
+    Rule(
+        f"{_DRAFTS} || self.drafts.all(d, !has(d.model) || d.model.startsWith('/') || has(d.source) || "
+        f"!{_TARGET_VOLUME})",
+        "the target comes from a volume and the draft model from the Hub: write drafts[0].source: {huggingFace: {}}, "
+        "or draft from a volume too",
+        ".drafts",
+    ),
+    Rule(
+        f"{_DRAFTS} || self.drafts.all(d, !has(d.model) || !has(d.source) || has(d.source.huggingFace) || "
+        f"!{_TARGET_VOLUME} || !((d.model + '/').startsWith(self.target.model + '/') || "
+        "(self.target.model + '/').startsWith(d.model + '/')))",
+        "the volumes of target and draft would be mounted one in the other: write paths side by side, for instance "
+        "/models/target and /models/draft",
+        ".drafts",
+    ),
+    Rule(
+        f"{_DRAFTS} || self.drafts.all(d, !has(d.source) || !has(d.source.huggingFace) || "
+        "!has(d.source.huggingFace.tokenSecretRef) || !has(self.target.source) || "
+        "!has(self.target.source.huggingFace) || !has(self.target.source.huggingFace.tokenSecretRef) || "
+        "(d.source.huggingFace.tokenSecretRef.name == self.target.source.huggingFace.tokenSecretRef.name && "
+        "d.source.huggingFace.tokenSecretRef.key == self.target.source.huggingFace.tokenSecretRef.key))",
+        "an engine takes one token for the Hub: write the same tokenSecretRef for target and draft, or remove "
+        "drafts[0].source",
         ".drafts",
     ),
     _only_split("engine.image", "has(self.engine.image)", _RUNNING),
@@ -162,6 +195,7 @@ _EXTERNAL_RULES = (
         "self.target.parallelism.data != 1)",
         _RUNNING,
     ),
+    _only_split("drafts[0].model", "has(self.drafts) && self.drafts.exists(d, has(d.model))", _RUNNING),
     _only_split("drafts[0].args", "has(self.drafts) && self.drafts.exists(d, has(d.args))", _RUNNING),
     _only_split("drafts[0].allowLossy", "has(self.drafts) && self.drafts.exists(d, d.allowLossy)", _RUNNING),
     _only_split(

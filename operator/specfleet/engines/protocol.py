@@ -41,6 +41,7 @@ class EngineFacts:
         release: the engine's release as far as it is known, such as `0.32.0`.
         args: after `command`; the only difference between the pools is what speculation adds.
         model_mount: where a volume with the model is mounted; None for a Hub model.
+        draft_mount: where a volume with the draft model is mounted; None where the draft has none of its own.
         cache_mount: where the cache claim is mounted.
         accelerators: count of the accelerator resource per pod.
         max_sequences: requests that one pod runs at once; more of them wait in it.
@@ -62,6 +63,7 @@ class EngineFacts:
     liveness: ProbeFact
     shared_memory: bool
     model_mount: str | None
+    draft_mount: str | None
     cache_mount: str
     accelerators: int
     max_sequences: int

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
-from specfleet.api.v1alpha1 import DraftMode, SpecDeployment, SpecDeploymentSpec
+from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.flags import Given, Unresolved
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
 from specfleet.engines.release import Minor, agree, image_tag, is_image_reference, parse_version, tag_version
-from specfleet.engines.vllm_arguments import (
-    draft_findings,
-    draft_value,
-    env_findings,
-    flag_findings,
-    given_flags,
-    sequences,
-)
-from specfleet.engines.vllm_tables import NEWEST, NGRAM_KEYS, OLDEST, REFUSED_FIELDS
+from specfleet.engines.vllm_arguments import env_findings, flag_findings, given_flags, sequences
+from specfleet.engines.vllm_drafts import draft_findings, speculative_config
+from specfleet.engines.vllm_tables import NEWEST, OLDEST, REFUSED_FIELDS
 
 PORT = 8000
 HEALTH_PATH = "/health"
@@ -46,7 +39,7 @@ class VLLM:
         found += flag_findings(spec, table_release, known)
         found += env_findings(spec)
         found += _parallelism_findings(spec)
-        found += draft_findings(spec.draft, spec, table_release)
+        found += draft_findings(spec, table_release, _max_sequences(spec, table_release))
         return found
 
     def facts(self, deployment: SpecDeployment, *, speculative: bool) -> EngineFacts:
@@ -67,8 +60,8 @@ class VLLM:
             release=str(version),
             image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version.public}",
             command=("vllm", "serve"),
-            args=_args(deployment, max_sequences, speculative),
-            env=tuple(_env(spec)),
+            args=_args(deployment, Minor.of(version), max_sequences, speculative),
+            env=tuple(_env(spec, speculative)),
             port=PORT,
             health_path=HEALTH_PATH,
             startup=STARTUP,
@@ -76,6 +69,7 @@ class VLLM:
             liveness=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
             shared_memory=True,
             model_mount=spec.rendered_target.model if spec.rendered_target.model.startswith("/") else None,
+            draft_mount=_draft_mount(spec) if speculative else None,
             cache_mount=CACHE_MOUNT,
             accelerators=parallelism.tensor * parallelism.pipeline * parallelism.data,
             max_sequences=max_sequences,
@@ -175,7 +169,13 @@ def _max_sequences(spec: SpecDeploymentSpec, release: Minor) -> int:
     return value
 
 
-def _args(deployment: SpecDeployment, max_sequences: int, speculative: bool) -> tuple[str, ...]:
+def _draft_mount(spec: SpecDeploymentSpec) -> str | None:
+    """Where a volume of the draft's own is mounted."""
+    source = spec.draft.source
+    return spec.draft.model if source is not None and source.hugging_face is None else None
+
+
+def _args(deployment: SpecDeployment, release: Minor, max_sequences: int, speculative: bool) -> tuple[str, ...]:
     spec = deployment.spec
     target = spec.rendered_target
     parallelism = target.parallelism
@@ -195,7 +195,8 @@ def _args(deployment: SpecDeployment, max_sequences: int, speculative: bool) -> 
     args += [_flag(key, value) for key, value in sorted(spec.engine.args.items()) if not _is_max_sequences(key)]
     args += spec.engine.extra_args
     if speculative:
-        args += [f"--speculative-config={speculative_config(spec)}", "--per-request-spec-decode-metrics=summary"]
+        config = speculative_config(spec, min(release, NEWEST))
+        args += [f"--speculative-config={config}", "--per-request-spec-decode-metrics=summary"]
     return tuple(args)
 
 
@@ -207,31 +208,16 @@ def _flag(key: str, value: str) -> str:
     return f"--{key}={value}" if value else f"--{key}"
 
 
-def speculative_config(spec: SpecDeploymentSpec) -> str:
-    """The JSON of `--speculative-config`. The spec must have passed `check` without errors."""
-    draft = spec.draft
-    assert draft.mode is DraftMode.NGRAM
-    config: dict[str, object] = {
-        "method": "ngram",
-        "num_speculative_tokens": draft.tokens,
-        "prompt_lookup_max": draft.ngram.max_match,
-        "prompt_lookup_min": draft.ngram.min_match,
-    }
-    for name, text in sorted(draft.args.items()):
-        plain = name.replace("-", "_")
-        config[plain] = draft_value(NGRAM_KEYS[plain], text)
-    return json.dumps(config, separators=(",", ":"))
-
-
-def _env(spec: SpecDeploymentSpec) -> Iterator[EnvFact]:
+def _env(spec: SpecDeploymentSpec, speculative: bool) -> Iterator[EnvFact]:
     yield EnvFact("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
     if spec.pools.storage.cache is not None:
         yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
         yield EnvFact("VLLM_CACHE_ROOT", f"{CACHE_MOUNT}/vllm")
-    source = spec.rendered_target.source
-    if source is not None and source.hugging_face is not None:
-        token = source.hugging_face.token_secret_ref
-        if token is not None:
-            yield EnvFact("HF_TOKEN", secret=(token.name, token.key))
-    elif source is not None and not any(variable.name == "HF_HUB_OFFLINE" for variable in spec.engine.env):
+    target, draft = spec.rendered_target.source, spec.draft.source if speculative else None
+    hubs = [source.hugging_face for source in (target, draft) if source is not None and source.hugging_face is not None]
+    token = next((hub.token_secret_ref for hub in hubs if hub.token_secret_ref is not None), None)
+    if token is not None:
+        yield EnvFact("HF_TOKEN", secret=(token.name, token.key))
+    needs_hub = target is None or bool(hubs)
+    if not needs_hub and not any(variable.name == "HF_HUB_OFFLINE" for variable in spec.engine.env):
         yield EnvFact("HF_HUB_OFFLINE", "1")

@@ -1,9 +1,7 @@
-"""vLLM by release: what specfleet owns, and the keys of the speculative config. Read in the released sources."""
+"""vLLM by release: its flags, and what specfleet owns of them. Read in the released sources."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 
@@ -75,97 +73,15 @@ OWNED_ENV: dict[str, str] = {
 REFUSED_FIELDS = ("min_p", "logit_bias")
 """Body members that are answered with 400 under speculation (since 0.17)."""
 
-LAST_WITHOUT_ASYNC_NGRAM = Minor(0, 32)
-"""The last release that refuses to start with n-gram drafts and an explicit `--async-scheduling`."""
-LAST_WITHOUT_PROCESSORS_NGRAM = Minor(0, 31)
-"""The last release that refuses custom logits processors with n-gram drafts."""
-
-
-class KeyKind(StrEnum):
-    """How the text of a draft argument is read."""
-
-    TEXT = "text"
-    NUMBER = "a number"
-    NUMBERS = "a list of numbers"
-    TRIPLES = "a list of [first batch size, last batch size, tokens]"
-    INTEGER = "a whole number"
-
-
-@dataclass(frozen=True)
-class SpeculativeKey:
-    """A key of the speculative config that works with n-gram drafts."""
-
-    name: str
-    since: Minor
-    kind: KeyKind
-    choices: tuple[tuple[str, Minor], ...] = ()
-    lossy_choices: frozenset[str] = frozenset()
-    lossy: bool = False
-
-    def choices_of(self, release: Minor) -> tuple[str, ...]:
-        """Values that a release takes; empty where any goes."""
-        return tuple(choice for choice, since in self.choices if since <= release)
-
-
-NGRAM_KEYS: dict[str, SpeculativeKey] = {
-    key.name: key
-    for key in (
-        SpeculativeKey(
-            "rejection_sample_method",
-            OLDEST,
-            KeyKind.TEXT,
-            choices=(("standard", OLDEST), ("block", OLDEST), ("synthetic", OLDEST), ("fly", Minor(0, 33))),
-            lossy_choices=frozenset({"synthetic", "fly"}),
-        ),
-        SpeculativeKey("synthetic_acceptance_rates", OLDEST, KeyKind.NUMBERS, lossy=True),
-        SpeculativeKey("synthetic_acceptance_length", OLDEST, KeyKind.NUMBER, lossy=True),
-        SpeculativeKey("num_speculative_tokens_per_batch_size", OLDEST, KeyKind.TRIPLES),
-        SpeculativeKey("fly_window_size", Minor(0, 33), KeyKind.INTEGER, lossy=True),
-        SpeculativeKey("fly_entropy_threshold", Minor(0, 33), KeyKind.NUMBER, lossy=True),
-        SpeculativeKey("fly_entropy_top_k", Minor(0, 33), KeyKind.INTEGER, lossy=True),
-    )
-}
-
 OWNED_KEYS: dict[str, str] = {
     "method": "write drafts[].mode",
-    "model": "mode NGram takes no draft model",
+    "model": "write drafts[].model",
+    "revision": "write drafts[].revision",
     "num_speculative_tokens": "write drafts[].tokens",
     "prompt_lookup_min": "write drafts[].ngram.minMatch",
     "prompt_lookup_max": "write drafts[].ngram.maxMatch",
 }
-
-OTHER_MODES_KEYS = frozenset(
-    {
-        "enforce_eager",
-        "draft_tensor_parallel_size",
-        "tensor_parallel_size",
-        "quantization",
-        "moe_backend",
-        "attention_backend",
-        "kv_cache_dtype",
-        "max_model_len",
-        "revision",
-        "code_revision",
-        "index_share_for_mtp_iteration",
-        "disable_padded_drafter_batch",
-        "disable_eagle_block_drop",
-        "disable_lookahead_block_hashes",
-        "draft_lm_head_quantization",
-        "use_local_argmax_reduction",
-        "use_heterogeneous_vocab",
-        "parallel_drafting",
-        "suffix_decoding_max_tree_depth",
-        "suffix_decoding_max_cached_requests",
-        "suffix_decoding_max_spec_factor",
-        "suffix_decoding_min_token_prob",
-        "draft_load_config",
-        "enable_adaptive_verification",
-        "draft_sample_method",
-        "dspark_draft_topk",
-        "xpress_topc",
-    }
-)
-"""Keys that vLLM takes but that do nothing for n-gram drafts."""
+"""Keys of the speculative config that a user may not set in drafts[].args, with what to do instead."""
 
 
 @lru_cache(maxsize=1)

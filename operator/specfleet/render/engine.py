@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specfleet.api.names import BASELINE_POOL, labels, pool_object, selector, service_account_object
-from specfleet.api.v1alpha1 import EnvVar, SpecDeployment
+from specfleet.api.v1alpha1 import EnvVar, Source, SpecDeployment
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
 from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, metadata, soft_spread
 from specfleet.render.template import merge_pod_template
@@ -11,6 +11,7 @@ from specfleet.render.template import merge_pod_template
 CONTAINER = "engine"
 SHARED_MEMORY_VOLUME = "shm"
 MODEL_VOLUME = "model"
+DRAFT_VOLUME = "draft"
 CACHE_VOLUME = "cache"
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108 - a path inside the pod
 # The group that recent vLLM images run with can write a cache volume that is group-owned by it.
@@ -91,16 +92,30 @@ def _volumes(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
     volumes: list[Manifest] = []
     if facts.shared_memory:
         volumes.append({"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory"}})
-    source = spec.rendered_target.source
-    if source is not None and source.persistent_volume_claim is not None:
-        claim = source.persistent_volume_claim.claim_name
-        volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": {"claimName": claim}})
-    if source is not None and source.host_path is not None:
-        volumes.append({"name": MODEL_VOLUME, "hostPath": {"path": source.host_path.path, "type": "Directory"}})
+    if facts.model_mount is not None:
+        volumes += _model_volume(MODEL_VOLUME, spec.rendered_target.source)
+    if facts.draft_mount is not None:
+        volumes += _model_volume(DRAFT_VOLUME, spec.draft.source)
     if spec.pools.storage.cache is not None:
         claim = spec.pools.storage.cache.persistent_volume_claim
         volumes.append({"name": CACHE_VOLUME, "persistentVolumeClaim": {"claimName": claim}})
     return volumes
+
+
+def _model_volume(name: str, source: Source | None) -> list[Manifest]:
+    if source is not None and source.persistent_volume_claim is not None:
+        claim = source.persistent_volume_claim.claim_name
+        return [{"name": name, "persistentVolumeClaim": {"claimName": claim}}]
+    if source is not None and source.host_path is not None:
+        return [{"name": name, "hostPath": {"path": source.host_path.path, "type": "Directory"}}]
+    return []
+
+
+def _model_mount(name: str, path: str, source: Source | None) -> Manifest:
+    mount: Manifest = {"name": name, "mountPath": path, "readOnly": True}
+    if source is not None and source.persistent_volume_claim is not None and source.persistent_volume_claim.path:
+        mount["subPath"] = source.persistent_volume_claim.path
+    return mount
 
 
 def _mounts(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
@@ -109,11 +124,9 @@ def _mounts(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
     if facts.shared_memory:
         mounts.append({"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY_PATH})
     if facts.model_mount is not None:
-        mount: Manifest = {"name": MODEL_VOLUME, "mountPath": facts.model_mount, "readOnly": True}
-        source = spec.rendered_target.source
-        if source is not None and source.persistent_volume_claim is not None and source.persistent_volume_claim.path:
-            mount["subPath"] = source.persistent_volume_claim.path
-        mounts.append(mount)
+        mounts.append(_model_mount(MODEL_VOLUME, facts.model_mount, spec.rendered_target.source))
+    if facts.draft_mount is not None:
+        mounts.append(_model_mount(DRAFT_VOLUME, facts.draft_mount, spec.draft.source))
     if spec.pools.storage.cache is not None:
         mounts.append({"name": CACHE_VOLUME, "mountPath": facts.cache_mount})
     return mounts

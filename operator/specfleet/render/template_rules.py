@@ -9,7 +9,14 @@ from specfleet.api.findings import Finding, FindingReason, error
 from specfleet.api.v1alpha1 import GROUP, SpecDeployment
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.vllm_tables import OWNED_ENV
-from specfleet.render.engine import CACHE_VOLUME, CONTAINER, MODEL_VOLUME, SHARED_MEMORY_PATH, SHARED_MEMORY_VOLUME
+from specfleet.render.engine import (
+    CACHE_VOLUME,
+    CONTAINER,
+    DRAFT_VOLUME,
+    MODEL_VOLUME,
+    SHARED_MEMORY_PATH,
+    SHARED_MEMORY_VOLUME,
+)
 from specfleet.render.template import merge_keys
 from specfleet.settings import OperatorSettings
 
@@ -168,13 +175,17 @@ def _pod_findings(spec: Mapping[str, Any], deployment: SpecDeployment, facts: En
             f"{path}.terminationGracePeriodSeconds",
             f"requests in flight need {least} s to finish: write at least that, found {grace!r}",
         )
+    ours = {MODEL_VOLUME, CACHE_VOLUME}
+    if facts is not None and facts.draft_mount is not None:
+        ours.add(DRAFT_VOLUME)
     for index, volume in enumerate(spec.get("volumes") or []):
         place = f"{path}.volumes[{index}]"
-        if volume["name"] in (MODEL_VOLUME, CACHE_VOLUME):
+        if volume["name"] in ours:
             yield error(
                 FindingReason.OWNED_TEMPLATE_FIELD,
                 place,
-                f"volume {volume['name']} is specfleet's: choose another name, or write target.source or pools.storage",
+                f"volume {volume['name']} is specfleet's: choose another name, or write the source of target or "
+                "draft, or pools.storage",
             )
         if volume["name"] == SHARED_MEMORY_VOLUME and set(volume) - {"name", "emptyDir"}:
             yield error(FindingReason.OWNED_TEMPLATE_FIELD, place, "volume shm is /dev/shm: only emptyDir can be set")
@@ -206,7 +217,9 @@ def _container_findings(
             yield error(
                 FindingReason.OWNED_TEMPLATE_FIELD, f"{path}.env[{index}]", f"{name} is not yours to set: {why}"
             )
-    owned = {SHARED_MEMORY_PATH, deployment.spec.rendered_target.model, facts.cache_mount if facts is not None else ""}
+    owned = {SHARED_MEMORY_PATH, deployment.spec.rendered_target.model}
+    if facts is not None:
+        owned |= {path for path in (facts.cache_mount, facts.draft_mount) if path is not None}
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if str(mount["mountPath"]).rstrip("/") in owned:
             yield error(
@@ -235,6 +248,12 @@ def _privilege_findings(spec: Mapping[str, Any], settings: OperatorSettings) -> 
             yield error(FindingReason.INVALID_TEMPLATE, place, f"expected an object, found {type(context).__name__}")
         elif context is not None and not settings.allow_privileged:
             yield from _security_findings(context, place)
+        elif context is not None and context.get("privileged") and context.get("allowPrivilegeEscalation") is not True:
+            yield error(
+                FindingReason.INVALID_TEMPLATE,
+                f"{place}.privileged",
+                "Kubernetes takes it together with allowPrivilegeEscalation: true only: write that too",
+            )
 
 
 def _host_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:

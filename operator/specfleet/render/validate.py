@@ -42,22 +42,26 @@ def validate_document(
 
 
 def _source_findings(deployment: SpecDeployment, settings: OperatorSettings) -> Iterator[Finding]:
-    target = deployment.spec.rendered_target
-    if target.model.startswith("/"):
-        first = "/" + target.model.strip("/").split("/")[0]
-        if first in _RESERVED_MOUNTS or first == "/":
+    target, draft = deployment.spec.rendered_target, deployment.spec.draft
+    for path, model, source in (
+        ("spec.target", target.model, target.source),
+        ("spec.drafts[0]", draft.model or "", draft.source),
+    ):
+        if model.startswith("/"):
+            first = "/" + model.strip("/").split("/")[0]
+            if first in _RESERVED_MOUNTS or first == "/":
+                yield error(
+                    FindingReason.INVALID_VALUE,
+                    f"{path}.model",
+                    f"a volume cannot be mounted at {model}: write a directory of its own, such as /models/target",
+                )
+        if source is not None and source.host_path is not None and not settings.allow_host_path:
             yield error(
-                FindingReason.INVALID_VALUE,
-                "spec.target.model",
-                f"a volume cannot be mounted at {target.model}: write a directory of its own, such as /models/target",
+                FindingReason.HOST_PATH_NOT_ALLOWED,
+                f"{path}.source.hostPath",
+                "the operator's setting allowHostPath is false: use persistentVolumeClaim or huggingFace, "
+                "or ask who runs the operator",
             )
-    if target.source is not None and target.source.host_path is not None and not settings.allow_host_path:
-        yield error(
-            FindingReason.HOST_PATH_NOT_ALLOWED,
-            "spec.target.source.hostPath",
-            "the operator's setting allowHostPath is false: use persistentVolumeClaim or huggingFace, "
-            "or ask who runs the operator",
-        )
 
 
 def _route_findings(deployment: SpecDeployment) -> Iterator[Finding]:

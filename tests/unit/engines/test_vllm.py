@@ -267,6 +267,171 @@ def test_a_draft_argument_that_would_fail_or_do_nothing_is_refused(draft: Docume
     assert reasons(check(draft=draft)) == [reason]
 
 
+EAGLE = {"mode": "EAGLE", "model": "owner/head"}
+SMALL = {"mode": "DraftModel", "model": "owner/small"}
+
+
+@pytest.mark.parametrize(
+    ("draft", "reason", "words"),
+    [
+        ({**EAGLE, "args": {"model": "x"}}, FindingReason.OWNED_DRAFT_ARG, "write drafts[].model"),
+        ({**EAGLE, "args": {"revision": "x"}}, FindingReason.OWNED_DRAFT_ARG, "write drafts[].revision"),
+        ({**EAGLE, "args": {"quantisation": "fp8"}}, FindingReason.UNKNOWN_DRAFT_ARG, "did you mean quantization?"),
+        ({**EAGLE, "args": {"use_heterogeneous_vocab": "true"}}, FindingReason.UNKNOWN_DRAFT_ARG, "for mode EAGLE"),
+        ({**EAGLE, "args": {"speculative_token_tree": "x"}}, FindingReason.UNKNOWN_DRAFT_ARG, "it went after 0.20.2"),
+        ({**EAGLE, "args": {"draft_lm_head_quantization": "fp8"}}, FindingReason.UNKNOWN_DRAFT_ARG, "came with 0.33.0"),
+        ({**EAGLE, "args": {"enable_adaptive_verification": "true"}}, FindingReason.UNKNOWN_DRAFT_ARG, "not offered"),
+        ({**EAGLE, "args": {"enforce_eager": "yes"}}, INVALID, "true or false, written as JSON"),
+        ({**EAGLE, "args": {"draft_load_config": "auto"}}, INVALID, "an object, written as JSON"),
+        ({**EAGLE, "args": {"draft_sample_method": "beam"}}, INVALID, "one of greedy, probabilistic"),
+        ({**EAGLE, "args": {"draft_tensor_parallel_size": "3"}}, INVALID, "split over 1 or 2 accelerators"),
+        ({**SMALL, "args": {"draft_tensor_parallel_size": "1"}}, INVALID, "split over 2 accelerators"),
+        (
+            {**SMALL, "args": {"use_heterogeneous_vocab": "true", "draft_sample_method": "probabilistic"}},
+            INVALID,
+            "drafts greedily only",
+        ),
+        (
+            {**SMALL, "args": {"rejection_sample_method": "synthetic"}, "allowLossy": True},
+            INVALID,
+            "exactly one of synthetic_acceptance_rates",
+        ),
+        ({**SMALL, "args": {"synthetic_acceptance_length": "2"}, "allowLossy": True}, INVALID, "without it"),
+    ],
+)
+def test_an_argument_of_a_draft_with_files_is_held_against_its_mode_and_release(
+    draft: Document, reason: FindingReason, words: str
+) -> None:
+    (found,) = check(draft=draft, target={"model": "owner/model", "parallelism": {"tensor": 2}})
+
+    assert (found.severity, found.reason) == (Severity.ERROR, reason)
+    assert words in found.message
+
+
+def test_a_mode_that_a_release_lost_is_refused_with_what_it_has() -> None:
+    (found,) = check({"version": "0.33.0"}, {"mode": "Medusa", "model": "owner/heads"})
+
+    assert found.reason is FindingReason.MODE_UNAVAILABLE
+    assert found.message == (
+        "vLLM 0.33 has no mode Medusa: use vLLM 0.32.0 or older, or one of NGram, Suffix, DraftModel, EAGLE, EAGLE3, "
+        "MTP, DFlash"
+    )
+
+
+def test_suffix_drafts_warn_of_the_package_that_the_image_needs() -> None:
+    (found,) = check(draft={"mode": "Suffix"})
+
+    assert (found.severity, found.reason) == (Severity.WARNING, FindingReason.PACKAGE_NEEDED)
+    assert "arctic-inference==0.1.1" in found.message
+
+
+@pytest.mark.parametrize(
+    ("release", "flag", "draft", "refused"),
+    [
+        ("0.32.0", "async-scheduling", EAGLE, False),
+        ("0.32.0", "async-scheduling", SMALL, False),
+        ("0.32.0", "async-scheduling", {"mode": "Medusa", "model": "owner/heads"}, True),
+        ("0.30.0", "logits-processors", EAGLE, True),
+        ("0.31.0", "logits-processors", EAGLE, False),
+        ("0.33.0", "async-scheduling", {**EAGLE, "args": {"disable_padded_drafter_batch": "true"}}, True),
+    ],
+)
+def test_a_flag_is_refused_with_the_modes_that_it_does_not_go_with(
+    release: str, flag: str, draft: Document, refused: bool
+) -> None:
+    value = "a.b" if flag == "logits-processors" else ""
+    found = check({"version": release, "args": {flag: value}}, draft)
+
+    assert reasons(found) == ([FindingReason.CONFLICTING_FLAG] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"enable-lora": ""}, []),
+        ({"enable-lora": "", "max-num-seqs": "1024"}, [(Severity.WARNING, FindingReason.UNTESTED_COMBINATION)]),
+        (
+            {"enable-lora": "", "max-num-batched-tokens": "1279"},
+            [(Severity.ERROR, FindingReason.CONFLICTING_FLAG)],
+        ),
+        ({"enable-lora": "", "max-num-batched-tokens": "1280"}, []),
+        ({"max-num-batched-tokens": "512"}, []),
+        ({"no-enable-lora": "", "max-num-batched-tokens": "512"}, []),
+    ],
+)
+def test_lora_needs_room_for_the_drafted_tokens_of_all_requests(args: Document, expected: list[Any]) -> None:
+    found = check({"version": "0.32.0", "args": args}, EAGLE)
+
+    assert [(one.severity, one.reason) for one in found] == expected
+
+
+def config_of(one: SpecDeployment) -> Document:
+    """The speculative config that is rendered."""
+    (text,) = [word for word in arguments(one) if word.startswith("--speculative-config=")]
+    found: Document = json.loads(text.partition("=")[2])
+    return found
+
+
+def test_heads_in_the_target_are_those_of_the_targets_revision() -> None:
+    pinned = {"model": "owner/model", "revision": "v3"}
+
+    assert config_of(deployment(draft={"mode": "MTP"}, target=pinned))["revision"] == "v3"
+    assert "revision" not in config_of(deployment(draft={"mode": "MTP", "model": "owner/heads"}, target=pinned))
+    assert "revision" not in config_of(deployment(draft=EAGLE, target=pinned))
+    assert config_of(deployment(draft={**EAGLE, "revision": "v1"}, target=pinned))["revision"] == "v1"
+
+
+HUB = {"huggingFace": {"tokenSecretRef": {"name": "hf", "key": "token"}}}
+CLAIM = {"persistentVolumeClaim": {"claimName": "models"}}
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "baseline", "speculative"),
+    [
+        ({"model": "owner/model"}, {**EAGLE, "source": HUB}, set(), {"HF_TOKEN"}),
+        ({"model": "owner/model", "source": HUB}, EAGLE, {"HF_TOKEN"}, {"HF_TOKEN"}),
+        ({"model": "/m/t", "source": CLAIM}, {**EAGLE, "source": {"huggingFace": {}}}, {"HF_HUB_OFFLINE"}, set()),
+        (
+            {"model": "/m/t", "source": CLAIM},
+            {"mode": "EAGLE", "model": "/m/d", "source": CLAIM},
+            {"HF_HUB_OFFLINE"},
+            {"HF_HUB_OFFLINE"},
+        ),
+        ({"model": "owner/model"}, {"mode": "EAGLE", "model": "/m/d", "source": CLAIM}, set(), set()),
+        (
+            {"model": "/m/t", "source": CLAIM},
+            {"mode": "EAGLE", "model": "/m/t/head"},
+            {"HF_HUB_OFFLINE"},
+            {"HF_HUB_OFFLINE"},
+        ),
+    ],
+)
+def test_a_pool_gets_the_hub_and_its_token_only_where_its_own_files_come_from_there(
+    target: Document, draft: Document, baseline: set[str], speculative: set[str]
+) -> None:
+    one = deployment(draft=draft, target=target)
+    engine = engine_module(one.spec.engine.type)
+
+    found = [
+        {fact.name for fact in engine.facts(one, speculative=which).env if fact.name.startswith("HF_")}
+        for which in (False, True)
+    ]
+
+    assert found == [baseline, speculative]
+
+
+def test_only_a_volume_of_the_drafts_own_is_mounted_and_only_where_it_speculates() -> None:
+    engine = engine_module(deployment().spec.engine.type)
+    on_volume = {"model": "/m/t", "source": CLAIM}
+    own = deployment(draft={"mode": "EAGLE", "model": "/m/d", "source": CLAIM}, target=on_volume)
+    inside = deployment(draft={"mode": "EAGLE", "model": "/m/t/head"}, target=on_volume)
+
+    assert engine.facts(own, speculative=True).draft_mount == "/m/d"
+    assert engine.facts(own, speculative=False).draft_mount is None
+    assert engine.facts(inside, speculative=True).draft_mount is None
+    assert engine.facts(deployment(draft=EAGLE), speculative=True).draft_mount is None
+
+
 def test_engine_managed_speculation_is_named() -> None:
     (found,) = check(draft={"args": {"num_speculative_tokens_per_batch_size": "[[1, 8, 4], [9, 99, 0]]"}})
 

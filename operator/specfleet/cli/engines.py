@@ -1,0 +1,123 @@
+"""`specfleet engines`: what each engine release can draft with, from the tables that validation and rendering use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from specfleet.engines.capabilities import DATA_FILES, CapabilityTable, Mode, capabilities, runs_text
+from specfleet.engines.release import Minor, parse_version
+from specfleet.engines.vllm_tables import NEWEST, OLDEST
+
+
+class Output(StrEnum):
+    """How to print."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def engines_command(
+    release: Annotated[
+        str | None, typer.Option("--release", "-r", help="Only what this release can do, such as 0.32.")
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Text, or JSON for programs.")] = Output.TEXT,
+) -> None:
+    """Say which draft modes each engine release has, what each needs, takes and cannot be combined with."""
+    wanted = _release_or_end(release)
+    documents = [_document(capabilities(engine), wanted) for engine in DATA_FILES]
+    if output is Output.JSON:
+        typer.echo(json.dumps(documents, indent=2))
+        return
+    for document in documents:
+        typer.echo("\n".join(_lines(document)))
+
+
+def _release_or_end(text: str | None) -> Minor | None:
+    if text is None:
+        return None
+    version = parse_version(text)
+    release = Minor.of(version) if version is not None else None
+    if release is not None and OLDEST <= release <= NEWEST:
+        return release
+    what = f"{text} is not among the releases that are rendered" if release is not None else f"{text!r} is no release"
+    typer.echo(f"specfleet engines: {what}: write one from {OLDEST} to {NEWEST}", err=True)
+    raise typer.Exit(2)
+
+
+def _document(table: CapabilityTable, release: Minor | None) -> dict[str, Any]:
+    modes = [mode for mode in table.modes if release is None or table.method(mode.mode, release) is not None]
+    return {
+        "engine": str(table.engine),
+        "rendered": [str(OLDEST), str(NEWEST)],
+        "release": str(release) if release is not None else None,
+        "modes": [_mode(table, mode, release) for mode in modes],
+        "refusedFields": [
+            {"since": _bound(row.releases.since), "until": _bound(row.releases.until), "fields": list(row.fields)}
+            for row in table.refused_fields
+            if release is None or release in row.releases
+        ],
+        "notOffered": dict(table.not_offered),
+        "attribution": table.attribution,
+        "metrics": table.metrics,
+        "notes": list(table.notes),
+        "sources": list(table.sources),
+    }
+
+
+def _bound(release: Minor | None) -> str | None:
+    return str(release) if release is not None else None
+
+
+def _mode(table: CapabilityTable, mode: Mode, release: Minor | None) -> dict[str, Any]:
+    return {
+        "mode": str(mode.mode),
+        "method": table.method(mode.mode, release or NEWEST) or mode.methods[0],
+        "releases": runs_text(table.having(mode.mode), table.facts.releases),
+        "checkpoint": str(mode.checkpoint),
+        "package": mode.package or None,
+        "needs": list(mode.needs),
+        "args": list(table.args_of(mode.mode, release))
+        if release is not None
+        else sorted(mode.args | table.common_args),
+        "conflictingFlags": [
+            {
+                "flag": flag.name,
+                "since": _bound(flag.releases.since),
+                "until": _bound(flag.releases.until),
+                "why": flag.why,
+            }
+            for flag in mode.flags
+            if release is None or release in flag.releases
+        ],
+        "lookahead": mode.lookahead,
+        "unusable": [
+            {"since": _bound(one.releases.since), "until": _bound(one.releases.until), "why": one.why}
+            for one in mode.unusable
+        ],
+        "sources": list(mode.sources),
+    }
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    first, last = document["rendered"]
+    yield f"{document['engine']} {document['release'] or f'{first} to {last} are rendered'}"
+    for mode in document["modes"]:
+        yield ""
+        yield f"{mode['mode']}  method {mode['method']}, {mode['releases']}"
+        yield from (f"  needs {need}" for need in mode["needs"])
+        for flag in mode["conflictingFlags"]:
+            until = f" up to {flag['until']}" if flag["until"] and document["release"] is None else ""
+            yield f"  not with --{flag['flag']}{until}: {document['engine']} {flag['why']}"
+        yield f"  drafts[].args: {', '.join(mode['args'])}"
+    yield ""
+    for row in document["refusedFields"]:
+        span = " to ".join(bound for bound in (row["since"], row["until"]) if bound)
+        yield f"Answered with 400 under speculation ({span}{'' if row['until'] else ' and later'}): " + ", ".join(
+            row["fields"]
+        )
+    yield from document["notes"]

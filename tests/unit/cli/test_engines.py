@@ -1,0 +1,62 @@
+"""`specfleet engines`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from specfleet.cli.main import app
+from specfleet.engines import reference
+
+
+def engines(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, output and errors of the command."""
+    ended = CliRunner().invoke(app, ["engines", *arguments])
+    return ended.exit_code, ended.stdout, ended.stderr
+
+
+def test_the_text_names_each_mode_with_its_releases_and_needs() -> None:
+    status, text, _ = engines()
+
+    assert status == 0
+    assert "Medusa  method medusa, 0.8.5 to 0.32.0" in text
+    assert "DraftModel  method draft_model, 0.8.5 to 0.9.2, since 0.15.0" in text
+    assert "not with --async-scheduling up to 0.32: vLLM refuses to start" in text
+
+
+def test_one_release_shows_what_it_can_do_and_no_more() -> None:
+    _, old, _ = engines("--release", "0.32.0")
+    _, new, _ = engines("-r", "0.33")
+
+    assert "Medusa" in old
+    assert "Medusa" not in new
+    assert "fly_window_size" not in old
+    assert "fly_window_size" in new
+
+
+def test_json_has_the_same_for_programs() -> None:
+    _, text, _ = engines("-o", "json", "-r", "0.30")
+
+    (document,) = json.loads(text)
+    modes = {mode["mode"]: mode for mode in document["modes"]}
+
+    assert document["engine"] == "vLLM"
+    assert set(modes) == {"NGram", "Suffix", "DraftModel", "Medusa", "EAGLE", "EAGLE3", "MTP", "DFlash"}
+    assert modes["MTP"]["method"] == "mtp"
+    assert modes["Suffix"]["package"] == "arctic-inference==0.1.1"
+    assert {flag["flag"] for flag in modes["EAGLE3"]["conflictingFlags"]} == {"logits-processors"}
+    assert all(mode["sources"] for mode in modes.values())
+
+
+@pytest.mark.parametrize("release", ["0.28", "0.34.0", "newest"])
+def test_a_release_outside_the_table_is_answered_with_its_bounds(release: str) -> None:
+    status, _, said = engines("--release", release)
+
+    assert status == 2
+    assert "write one from 0.29 to 0.33" in said
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page() + "\n", "run make crds"
