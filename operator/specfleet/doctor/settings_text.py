@@ -23,8 +23,9 @@ class Given:
 
     @property
     def watch_namespaces(self) -> tuple[str, ...]:
-        """Empty is the whole cluster."""
-        return tuple(self.settings.watch_namespaces) if self.settings is not None else ()
+        """Empty is the whole cluster. Also told where something else in the settings is wrong."""
+        named = self.values.get("watch_namespaces")
+        return tuple(str(name) for name in named) if isinstance(named, list) else ()
 
 
 class _OnlyGiven(OperatorSettings):

@@ -236,6 +236,7 @@ def test_settings_as_the_operator_would_read_them(monkeypatch: pytest.MonkeyPatc
 
     assert (good.problem, good.watch_namespaces) == (None, ("serving",))
     assert given("").watch_namespaces == ()
+    assert given("watchNamespaces: [serving]\nrouterImag: x\n").watch_namespaces == ("serving",)
     assert "allow_hostpath is no setting" in str(given("allowHostpath: true\n").problem)
     assert "no YAML" in str(given("a: [").problem)
     assert "expected names and values" in str(given("- a\n").problem)

@@ -57,8 +57,8 @@ def watched(facts: Facts) -> Iterator[Item]:
         yield Seen("an operator watches all namespaces")
         return
     seen = {name for names in scopes for name in names}
-    unseen = [one for one in fleets(facts) if key(one)[0] not in seen]
-    for body in unseen:
+    unwatched = [one for one in fleets(facts) if key(one)[0] not in seen]
+    for body in unwatched:
         namespace, name = key(body)
         yield error(
             f"SpecDeployment {namespace}/{name}",
@@ -66,7 +66,7 @@ def watched(facts: Facts) -> Iterator[Item]:
             "a namespace that is watched: nothing happens to it",
             f"add {namespace} to watchNamespaces and run helm upgrade, or move it",
         )
-    if not unseen:
+    if not unwatched:
         yield Seen(f"watched are {', '.join(sorted(seen))}; no SpecDeployment is elsewhere")
 
 
@@ -106,11 +106,12 @@ def left_behind(facts: Facts) -> Iterator[Item]:
     facts.prepare(*(owned_query(facts, kind.all_path, names_only=True) for kind in OWNED))
     alive = {key(one): str(one["metadata"].get("uid")) for one in fleets(facts)}
     readable = _readable_namespace(facts)
-    left = 0
+    clean = True
     for kind in OWNED:
         try:
             objects = owned(facts, kind.all_path, names_only=True)
         except CannotTell as why:
+            clean = False
             yield NotChecked(str(why))
             continue
         for one in objects:
@@ -118,9 +119,9 @@ def left_behind(facts: Facts) -> Iterator[Item]:
                 continue
             problem = _left(facts, kind.kind, one, alive)
             if problem is not None:
-                left += 1
+                clean = False
                 yield problem
-    if not left:
+    if clean:
         yield Seen("every object that carries a SpecDeployment's label has its SpecDeployment")
 
 

@@ -148,11 +148,15 @@ def _crash(facts: Facts, one: Installed, name: str, ended: Mapping[str, Any], re
             said = ""
     told = f", and says: {masked(said, SENTENCE_LENGTH)}" if said else ""
     return (
-        f"pod {name} ends with exit code {ended.get('exitCode')} (restarted {restarts} times){told}",
+        f"pod {name} ends with exit code {ended.get('exitCode')} (restarted {_times(restarts)}){told}",
         f"mend what it says, then: kubectl rollout restart deployment/{one.name} -n {one.namespace}"
         if said
         else f"kubectl logs {name} -n {one.namespace} --previous",
     )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _container(pod: Manifest) -> Mapping[str, Any]:

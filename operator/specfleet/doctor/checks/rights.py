@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from specfleet.doctor.facts import Facts, Manifest, May, Right
 from specfleet.doctor.findings import Item, Seen, error, warning
 from specfleet.doctor.installed import Installed, enumerated, operators, watched_namespaces
 from specfleet.doctor.rights import MONITORING, PATCH_PODS, lease_rights, operator_rights, right
 
+MOST = 6
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _UNWANTED = (
     ("", "secrets", "list"),
@@ -112,8 +114,11 @@ def _denies(binding: Manifest, policy: str) -> bool:
 
 
 def _told(rights: list[Right]) -> str:
-    """Rights on one thing together: `get, list pods`."""
-    verbs: dict[str, list[str]] = defaultdict(list)
+    """Rights on one thing together, and the namespaces once: `get, list pods in namespace serving`."""
+    verbs: dict[str, dict[str, None]] = defaultdict(dict)
     for each in rights:
-        verbs[str(each).partition(" ")[2]].append(each.verb)
-    return enumerated((f"{', '.join(found)} {what}" for what, found in verbs.items()), 6)
+        verbs[str(replace(each, namespace="")).partition(" ")[2]][each.verb] = None
+    told = enumerated((f"{', '.join(found)} {what}" for what, found in verbs.items()), MOST)
+    places = sorted({each.namespace for each in rights if each.namespace})
+    everywhere = any(not each.namespace for each in rights)
+    return told if everywhere or not places else f"{told} in namespace {', '.join(places)}"
