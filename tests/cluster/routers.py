@@ -60,6 +60,7 @@ class Router:
         self.served: dict[str, Any] | None = None
         self.counters: dict[str, int] = {}
         self.loads: list[tuple[float, str]] = []
+        self.deaf = False  # to the operator, as behind a NetworkPolicy that lets Prometheus through only
         self._started = time.time()
         router = self
 
@@ -83,6 +84,8 @@ class Router:
     def answer(self, target: str) -> tuple[int, bytes]:
         """Status and body of a GET."""
         url = urlsplit(target)
+        if self.deaf and url.path != "/stats/prometheus":
+            return 403, b""
         if url.path == "/served" and self.served is not None:
             return 200, json.dumps(self.served).encode()
         if url.path == "/stats":

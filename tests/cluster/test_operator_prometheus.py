@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cluster.api import eventually
 from tests.cluster.conftest import World
+from tests.cluster.routers import Router
 from tests.testbed.prometheus_server import PrometheusServer, Target
 
 pytestmark = pytest.mark.cluster
@@ -97,6 +99,37 @@ def test_decisions_rest_on_prometheus_and_hold_while_it_is_away(world: World, se
     assert chat["acceptancePercent"] < 10
     assert (code["pool"], code["history"]) == ("ngram", [])
     assert 'specfleet_operator_prometheus_queries_total{result="ok"}' in world.operators[0].get("/metrics")
+
+
+def test_routers_that_only_prometheus_reaches_are_decided_on_and_not_asked_for_ever(
+    world: World, server: PrometheusServer
+) -> None:
+    world.create(metrics={"source": "Prometheus", "prometheus": {"url": server.url}})
+    operator = world.start(SCALED)
+    world.settled()
+    for router in world.routers:
+        router.deaf = True
+    targets(world, server)
+    server.start()
+    world.until("MetricsAvailable", "True", "PrometheusRead")
+    said = world.until("Moving", "Unknown", "RoutersUnreachable")
+    assert "No router can be asked what it serves" in said["message"]
+
+    def switched() -> bool:
+        poor(world)
+        return bool(world.route("chat")["pool"] == "baseline")
+
+    eventually("chat is served by baseline", switched, 90.0)
+    chat = world.route("chat")
+    assert chat["phase"] != "Moving"
+    assert "served" not in chat["speculativePercent"]
+    eventually("the routers have it", lambda: all(_percent(router, "chat") <= 10 for router in world.routers))
+    failed = 'specfleet_operator_router_readings_total{result="failed"}'
+    assert float(re.findall(rf"{re.escape(failed)} (\S+)", operator.get("/metrics"))[0]) <= 4
+
+
+def _percent(router: Router, route: str) -> int:
+    return int((router.served or {})["routes"][route]["ngram"])
 
 
 def test_without_an_address_the_spec_is_not_valid(world: World) -> None:

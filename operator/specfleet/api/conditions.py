@@ -156,7 +156,9 @@ REASONS: dict[Reason, ReasonEntry] = {
     Reason.SPEC_VALID: ReasonEntry((_C.VALID,), "True", "The spec can be rendered for this engine release."),
     Reason.ROUTERS_READ: ReasonEntry((_C.METRICS_AVAILABLE,), "True", "The routers' counters are read."),
     Reason.ROUTERS_UNREACHABLE: ReasonEntry(
-        (_C.METRICS_AVAILABLE,), "False", "No router answers; the last decision holds."
+        (_C.METRICS_AVAILABLE, _C.MOVING),
+        "False, Unknown",
+        "No router answers: the last decision holds. With source Prometheus it goes on; what is served is unknown.",
     ),
     Reason.PROMETHEUS_READ: ReasonEntry(
         (_C.METRICS_AVAILABLE,), "True", "The routers' counters are read from Prometheus (source: Prometheus)."

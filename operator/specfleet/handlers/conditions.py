@@ -106,6 +106,7 @@ def assess(
     rejected: bool,
     no_room: Iterable[str],
     connected: bool = True,
+    unseen: bool = False,
     unmeasured: Iterable[str] = (),
 ) -> dict[ConditionType, Said]:
     """All conditions of a valid spec.
@@ -113,6 +114,7 @@ def assess(
     Args:
         pending: workloads are still to be written.
         connected: every router reaches the pools that are ready.
+        unseen: no router can be asked what it serves, and decisions do not rest on asking.
         unmeasured: External pools of which it is not known what they carry.
     """
     reconciling = _reconciling(state, before, generation, troubles, pending)
@@ -124,7 +126,7 @@ def assess(
         ConditionType.METRICS_AVAILABLE: metrics,
         ConditionType.SPECULATION_ACTIVE: _active(state, routes),
         ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room), list(unmeasured)),
-        ConditionType.MOVING: _moving(routes, rejected),
+        ConditionType.MOVING: _moving(routes, rejected, unseen),
     }
 
 
@@ -229,7 +231,13 @@ def _capacity(state: Fleet, no_room: list[str], unmeasured: list[str]) -> Said:
     return Said("True", Reason.ROOM_TO_MOVE, "Decisions can be carried out.")
 
 
-def _moving(routes: list[RouteStatus], rejected: bool) -> Said:
+def _moving(routes: list[RouteStatus], rejected: bool, unseen: bool) -> Said:
+    if unseen:
+        return Said(
+            "Unknown",
+            Reason.ROUTERS_UNREACHABLE,
+            "No router can be asked what it serves; it takes over new weights within 90 s.",
+        )
     if rejected:
         return Said("False", Reason.ROUTES_REJECTED, "A router refused the new routes and goes on with the old ones.")
     moving = [route.name for route in routes if route.phase == "Moving"]

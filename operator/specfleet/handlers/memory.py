@@ -92,6 +92,7 @@ class Memory:
     def kept(self, pods: Iterable[PodRecord]) -> None:
         """Forget routers that are gone."""
         alive = {pod.uid for pod in pods}
+        self.silent_until = {uid: until for uid, until in self.silent_until.items() if uid in alive}
         scraped = self.scraped.newest if self.scraped is not None else {}
         for uid in set(self.samples) | set(self.served) | set(scraped):
             if uid not in alive:
@@ -99,7 +100,6 @@ class Memory:
                 self.samples.pop(uid, None)
                 self.served.pop(uid, None)
                 self.rejected_base.pop(uid, None)
-                self.silent_until.pop(uid, None)
                 self.ledger.forget(uid)
 
     def sourced(self, scraped: Scraping | None, now: float) -> None:
@@ -131,6 +131,14 @@ class Memory:
     def unheard(self, routers: Iterable[PodRecord], heard: Container[str], now: float) -> list[PodRecord]:
         """Routers that are not in `heard` and have not just failed to answer."""
         return [pod for pod in routers if pod.uid not in heard and self.silent_until.get(pod.uid, 0.0) <= now]
+
+    def asked(self, routers: Iterable[PodRecord], now: float) -> list[PodRecord]:
+        """Routers to ask: with source Prometheus, one that did not answer is left alone for a while."""
+        return [pod for pod in routers if self.scraped is None or self.silent_until.get(pod.uid, 0.0) <= now]
+
+    def unseen(self, routers: tuple[PodRecord, ...], now: float) -> bool:
+        """Whether the operator cannot reach the routers and need not: what they serve is then not known."""
+        return bool(routers) and not self.samples and not self.served and not self.asked(routers, now)
 
     def serving(self, routers: tuple[PodRecord, ...], version: str | None) -> Serving:
         """What all ready routers serve."""

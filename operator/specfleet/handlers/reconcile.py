@@ -236,8 +236,9 @@ class Reconciler:
         if memory.serving(routers, version).confirmed or not view.state.router_pods:
             self._delivered(memory)
             return
+        asked = memory.asked(routers, self._clock())
         if not routes_written:
-            await read_served(memory, routers, view.spec.draft.name, self._reader)
+            await read_served(memory, asked, view.spec.draft.name, self._reader)
         behind = [
             pod
             for pod in view.state.router_pods
@@ -251,7 +252,7 @@ class Reconciler:
         if memory.serving(routers, version).confirmed:
             self._delivered(memory)
             self._mark(key, 0.0)
-        elif routers and (routes_written or behind):
+        elif asked and (routes_written or behind):
             self._start_poll(key, view, memory)
 
     def _delivered(self, memory: Memory) -> None:
@@ -308,7 +309,8 @@ class Reconciler:
         looks = [max(0.05, memory.next_sample - self._clock()), *self._looker.next_look(memory, now)]
         if wait is not None:
             looks.append(wait)
-        if view.state.routers and not memory.serving(view.state.routers, view.version).confirmed:
+        confirmed = memory.serving(view.state.routers, view.version).confirmed
+        if view.state.routers and not confirmed and not memory.unseen(view.state.routers, now):
             looks.append(UNCONFIRMED_SECONDS)
         if not memory.connected(view.state) and not was_ready(view.status):
             looks.append(CONNECTING_SECONDS)

@@ -15,6 +15,7 @@ from specfleet.metrics.direct import RouterError, RouterReader
 from specfleet.metrics.own import OperatorMetrics
 
 logger = logging.getLogger(__name__)
+UNREACHABLE_SECONDS = 300.0
 IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUNTER_FELL})
 
 
@@ -39,7 +40,12 @@ async def sample(
         due = memory.unheard(state.routers, memory.samples, now)
     elif now >= memory.next_sample:
         memory.next_sample = now + memory.sample_seconds
+    due = memory.asked(due, now)
     await asyncio.gather(*(_read(memory, pod, draft, reader, metrics, now) for pod in due))
+    if memory.scraped is not None and due and not memory.samples:
+        # It may not reach them at all, which need not be: then it does not wait for their silence in every pass.
+        memory.served.clear()
+        memory.silent_until.update(dict.fromkeys((pod.uid for pod in due), now + UNREACHABLE_SECONDS))
     if memory.scraped is not None:
         for uid, one in memory.scraped.new_samples(state.routers, now):
             memory.ledger.observe(uid, one.started_at, one.at, route_totals(one, draft))

@@ -98,6 +98,7 @@ def compute(
     settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside)])
     actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer)
     serving = memory.serving(state.routers, version)
+    unseen = memory.unseen(state.routers, now)
     routes = [
         route_status(
             decision,
@@ -106,7 +107,7 @@ def compute(
             serving,
             None if together else coverage_percent(memory.counted.values(), name, spec.draft.name),
             applied_percent=percents[name],
-            has_routers=bool(state.routers),
+            has_routers=bool(state.routers) and not unseen,
             slow=memory.pods_denied,
             together=together and decision.config.override == "Auto",
             now=now,
@@ -128,6 +129,7 @@ def compute(
             rejected=rejected,
             no_room=[name for name, decision in decisions.items() if decision.verdict.no_room],
             connected=memory.connected(state),
+            unseen=unseen,
             unmeasured=[name for name, limit in outside.capacity.items() if limit is None] if outside else (),
         )
     status = assembled(
