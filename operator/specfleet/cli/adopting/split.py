@@ -22,7 +22,7 @@ from specfleet.engines.release import Minor, parse_version, tag_version
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 
-DRAFT_NAME = "ngram"
+_WITHOUT_MODEL = frozenset({"NGram", "Suffix"})
 MOST_REPAIRS = 200
 LOOK_UP_TOKENS = 5
 """What vLLM takes for both look-up lengths where neither is given."""
@@ -75,7 +75,9 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
         "pools": _pools(side, pod, notes),
         "policy": {"enforcement": "Observe"} | ({"initial": "Speculative"} if draft.speculated else {}),
     }
-    name = free_name(options.name, side.name, (DRAFT_NAME,), scene, lambda fleet: _model(fleet) == target["model"])
+    name = free_name(
+        options.name, side.name, (draft.body["name"],), scene, lambda fleet: _model(fleet) == target["model"]
+    )
     whole = manifest(name, scene.namespace, spec)
     notes += [*flags.notes, *draft.notes, *source_notes, *pod.notes]
     notes += _repair(whole, flags, options.settings)
@@ -147,32 +149,37 @@ def _target(side: Side, flags: Flags, pod: CarriedPod) -> tuple[dict[str, Any], 
 
 
 def _draft(side: Side) -> _Draft:
-    """n-gram drafts as they were, else as they are by default. Raises AdoptError for other modes."""
+    """The drafts as they were, else n-gram drafts as a suggestion. Whether they can be rendered the validator says."""
     config = dict(side.read.speculative or {})
     if not config:
         note = (
             f"{side.name} does not speculate: n-gram drafts of 4 tokens are a suggestion, which needs no model. "
             "In Observe all its traffic stays in baseline; Enforce, or initial: Speculative, shows what they are worth"
         )
-        return _Draft({"name": DRAFT_NAME, "mode": "NGram", "tokens": 4}, speculated=False, notes=[note])
-    method = config.pop("method", None)
-    if method not in ("ngram", "ngram_gpu"):
+        return _Draft({"name": "ngram", "mode": "NGram", "tokens": 4}, speculated=False, notes=[note])
+    mode = side.read.mode
+    if mode is None:
         raise AdoptError(
-            f"{side.name} drafts with {side.read.mode or method or config.get('model')}, and this release of specfleet "
-            "renders n-gram drafts only: leave out --split, and it is adopted as it runs"
+            f"{side.name} drafts with {config.get('model') or config.get('method')}, and its own configuration decides "
+            "how: write method into --speculative-config, or leave out --split, and it is adopted as it runs"
         )
-    draft = _Draft({"name": DRAFT_NAME, "mode": "NGram"}, speculated=True)
-    if method == "ngram_gpu":
+    draft = _Draft({"name": mode.lower(), "mode": mode}, speculated=True)
+    if config.pop("method", None) == "ngram_gpu":
         draft.notes.append("method ngram_gpu: rendered as ngram, which drafts the same on the CPU")
-    config.pop("model", None)
+    model = config.pop("model", None)
+    if model is not None and mode not in _WITHOUT_MODEL and model != side.read.model:
+        draft.body["model"] = model
+        if config.get("revision") is not None:
+            draft.body["revision"] = config.pop("revision")
     tokens = config.pop("num_speculative_tokens", None)
     if tokens is not None:
         draft.body["tokens"] = tokens
     longest, shortest = config.pop("prompt_lookup_max", None), config.pop("prompt_lookup_min", None)
-    draft.body["ngram"] = {
-        "minMatch": shortest or longest or LOOK_UP_TOKENS,
-        "maxMatch": longest or shortest or LOOK_UP_TOKENS,
-    }
+    if mode == "NGram":
+        draft.body["ngram"] = {
+            "minMatch": shortest or longest or LOOK_UP_TOKENS,
+            "maxMatch": longest or shortest or LOOK_UP_TOKENS,
+        }
     arguments = {}
     for key, value in config.items():
         if key in vllm_retired.GONE_KEYS:
@@ -205,7 +212,7 @@ def _repair(whole: dict[str, Any], flags: Flags, settings: OperatorSettings) -> 
         first = next((one for one in wrong if _DROPPABLE.fullmatch(one.path)), None)
         if first is None:
             said = "; ".join(f"{one.path}: {one.message}" for one in wrong)
-            raise AdoptError(f"it cannot be rendered: {said}")
+            raise AdoptError(f"it cannot be rendered: {said}. Without --split it is adopted as it runs")
         notes.append(_drop(whole["spec"], first, flags))
     raise AdoptError("it cannot be rendered: too much of it is refused")
 
