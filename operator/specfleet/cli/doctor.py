@@ -39,7 +39,9 @@ def doctor_command(
     kubeconfig: Annotated[Path | None, typer.Option(help="Kubeconfig. Default: as kubectl.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig. Default: the current one.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Text, or JSON for programs.")] = Output.TEXT,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say what was looked at without a finding.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also say what was looked at without a finding.")
+    ] = False,
 ) -> None:
     """Find what is wrong: before an install, and with the operator and its fleets after it.
 

@@ -44,6 +44,16 @@ ACTIONS: dict[str, str] = {
     "scrape pods by their annotations; it must keep the labels namespace and pod",
     Reason.ENGINE_METRICS_LOCKED: "let engines show /metrics without a key, or use a release whose answers carry "
     "figures",
+    Reason.SERVICE_NOT_USABLE: "name a Service that selects the engines' pods in pools.external",
+    Reason.PODS_DO_NOT_SPECULATE: "start these pods with speculation, or name the Service of those that have it",
+    Reason.BASELINE_SPECULATES: "name the Service of pods without speculation in pools.external.baseline",
+    Reason.POOLS_DIFFER: "start the pods of both Services alike but for speculation, as the message says",
+    Reason.PROMETHEUS_PARTIAL: "look at the Prometheus behind the URL: a part of it (a shard, a store) does not answer",
+    Reason.SERIES_UNUSABLE: "compare the scrape's relabelling with that of the routers' PodMonitor: kubectl get "
+    "podmonitor {name}-router -n {ns} -o yaml",
+    Reason.SERIES_STALE: "look at the routers' targets in Prometheus: are they scraped, and at least twice a block?",
+    Reason.ENGINE_METRICS_UNREADABLE: "let the operator reach /metrics of the engines' pods in {ns} (NetworkPolicies)",
+    Reason.ENGINE_COUNTS_NOTHING: "use a release of the engine whose answers or counters say what was accepted",
     Reason.CAPACITY_UNKNOWN: "write maxSequences of that side in pools.external",
     Reason.NO_ROOM_TO_MOVE: "raise pools.replicas or minBaseline, or wait until fewer requests are in flight",
     Reason.ROUTES_REJECTED: "kubectl logs -n {ns} deployment/{name}-router -c envoy says what it refuses; report it "
