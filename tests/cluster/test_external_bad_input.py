@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.api import Body, Refused, eventually
 from tests.cluster.conftest import World
-from tests.cluster.engines import BARE_ARGS, PLAIN_ARGS, SPECULATIVE_ARGS, Team
+from tests.cluster.engines import BARE_ARGS, PLAIN_ARGS, SPECULATIVE_ARGS, Team, own_address
 from tests.cluster.test_external import team
 from tests.cluster.test_operator_switch import config_map_percent
 
@@ -182,6 +182,31 @@ def test_engines_whose_counters_are_needed_and_cannot_be_read(
     assert (chat["pool"], chat["phase"]) == ("speculative", "Held")
     team.speculative.pages.clear()
     said(world, "MetricsAvailable", "EngineCountersRead")
+
+
+def test_nothing_is_read_from_an_address_that_is_no_pod_s(world: World, team: Team) -> None:
+    team.deployment("plain", team.baseline, PLAIN_ARGS)
+    team.service("plain", team.baseline.port)
+    service = {"metadata": {"name": "fast"}, "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 8000}]}}
+    world.api.create("Service", world.namespace, service)
+    elsewhere = {
+        "metadata": {"name": "fast-1", "labels": {"kubernetes.io/service-name": "fast"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": team.speculative.port}],
+        "endpoints": [{"addresses": [own_address()]}],
+    }
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{world.namespace}/endpointslices"
+    world.api.request("POST", path, elsewhere)
+    team.adopt()
+    world.start()
+    said(world, "MetricsAvailable", "EngineMetricsUnreadable", "no pod is behind this address")
+    world.until("Ready", "True")
+    pod = world.api.list("Pod", world.namespace)[0]["metadata"]
+    target = {"kind": "Pod", "name": pod["name"], "uid": pod["uid"], "namespace": world.namespace}
+    claimed = {"endpoints": [{"addresses": ["198.51.100.7"], "targetRef": target}]}
+    world.api.request("PATCH", f"{path}/fast-1", claimed, "application/merge-patch+json")
+    said(world, "MetricsAvailable", "EngineMetricsUnreadable", "198.51.100.7 is not the pod's own")
+    assert team.speculative.asked == []
 
 
 def test_counters_that_are_not_needed_cost_a_remark_and_no_decision(world: World, team: Team) -> None:
