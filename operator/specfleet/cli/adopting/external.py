@@ -69,7 +69,8 @@ def _comments(scene: Scene, given: dict[str, Side], name: str) -> Iterator[str]:
     what = " and ".join(f"deployment/{side.name} as {role}" for role, side in given.items())
     yield f"Adopted from {scene.where}: {what}. No pod of these is changed or restarted."
     where = endpoint(name, scene.namespace or "NAMESPACE")
-    yield f"Nothing is different for clients until they use {where}; enforcement Observe decides and moves nothing."
+    yield f"Nothing is different for clients until they use {where}; enforcement Observe moves nothing."
+    yield "To see what would be decided, add a line to decide by: policy.minAcceptancePercent or policy.breakEven."
 
 
 def _engine(sides: list[Side], notes: list[str]) -> dict[str, Any]:
