@@ -58,7 +58,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 	@diff -r crds charts/specfleet/files/crds || { echo "crds/ and charts/specfleet/files/crds differ: run make crds" >&2; exit 1; }
 
 .PHONY: test-unit
-test-unit: .venv tool-helm tool-kubectl ## pure units, and the chart as Helm renders it
+test-unit: .venv tool-helm tool-kubectl bed-prometheus ## pure units, and the chart as Helm renders it
 	$(PYTEST) tests --ignore=tests/render --ignore=tests/node -m "not envoy and not engine and not cluster and not node"
 
 .PHONY: test-render
@@ -66,11 +66,11 @@ test-render: .venv bed-vllm ## golden files of what is rendered; command lines a
 	$(PYTEST) tests/render
 
 .PHONY: test-envoy
-test-envoy: .venv tool-envoy ## the router's configuration in a real Envoy, on loopback
+test-envoy: .venv tool-envoy bed-prometheus ## the router's configuration in a real Envoy, on loopback
 	$(PYTEST) tests -m envoy
 
 .PHONY: test-cluster
-test-cluster: .venv tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm ## API, operator and chart on a real API server
+test-cluster: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm ## API, operator and chart on a real API server
 	$(PYTEST) tests -m cluster
 
 .PHONY: test-node-smoke
@@ -78,7 +78,7 @@ test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's scr
 	$(call with_bed,$(PYTEST) --capture=no tests/node/test_smoke.py)
 
 .PHONY: test-node
-test-node: .venv tool-helm bed-vllm bed-model ## all tests on the whole node (long)
+test-node: .venv tool-helm bed-prometheus bed-vllm bed-model ## all tests on the whole node (long)
 	$(call with_bed,$(PYTEST) tests/node -m node)
 
 # Runs a command on the whole node. A node that was up before (a demo, say) is used and left; one that was brought up

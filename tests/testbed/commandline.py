@@ -41,6 +41,9 @@ def parser() -> argparse.ArgumentParser:
     tools.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(ALL)}")
     tools.set_defaults(run=_tools)
 
+    prometheus = commands.add_parser("prometheus", help="fetch Prometheus and print its path")
+    prometheus.set_defaults(run=_prometheus)
+
     base = commands.add_parser("base-image", help="make the base image (debian:bookworm-slim with python3)")
     base.set_defaults(run=_base_image)
 
@@ -115,6 +118,11 @@ def _env(options: argparse.Namespace) -> int:
 def _tools(options: argparse.Namespace) -> int:
     for program in [program_named(name) for name in options.names] or list(ALL.values()):
         print(ensure_program(program))
+    return 0
+
+
+def _prometheus(options: argparse.Namespace) -> int:
+    print(api.prometheus_binary())
     return 0
 
 

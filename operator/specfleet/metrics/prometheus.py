@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from specfleet.api.conditions import Reason
 from specfleet.metrics.promapi import Endpoint, PromApi, PrometheusError, Series
@@ -33,6 +33,8 @@ SLACK_SECONDS = 2.0
 DIAGNOSE_SECONDS = 60.0
 SPREAD_SECONDS = 5.0
 NEWS_A_SECOND = 100.0
+FOREIGN_QUERIES = 8
+"""At once, to servers that SpecDeployments name: somebody else's slow servers must not take all threads there are."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class PrometheusSource:
         self._on_query = on_query
         self._subscriptions: dict[Key, _Subscription] = {}
         self._asking: dict[Endpoint, asyncio.Task[None]] = {}
-        self._hanging: dict[Endpoint, asyncio.Future[list[Series]]] = {}
+        self._hanging: dict[Endpoint, asyncio.Future[Any]] = {}
+        self._foreign = asyncio.Semaphore(FOREIGN_QUERIES)
         self._diagnosed: dict[Endpoint, tuple[float, Trouble]] = {}
         self._wake = asyncio.Event()
 
@@ -174,13 +177,7 @@ class PrometheusSource:
 
     async def _shard(self, endpoint: Endpoint, keys: list[Key], window_seconds: float) -> dict[Key, Reading]:
         namespaces, deployments = ({key[part] for key in keys} for part in (0, 1))
-        series = await self._ask(endpoint, selector(namespaces, deployments, window_seconds))
-        try:
-            found = await asyncio.to_thread(scraped, series)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise PrometheusError(
-                Reason.PROMETHEUS_FAILED, f"{endpoint.url} answers series that cannot be read ({type(error).__name__})"
-            ) from error
+        found = await self._ask(endpoint, selector(namespaces, deployments, window_seconds), scraped)
         readings: dict[Key, Reading] = {}
         for key in keys:
             mine = {pod: one for (namespace, pod), one in found.items() if _routers_of(key, namespace, pod)}
@@ -199,22 +196,30 @@ class PrometheusSource:
         if known is not None and time.monotonic() - known[0] < DIAGNOSE_SECONDS:
             return known[1]
         try:
-            said = diagnosis(await self._ask(endpoint, diagnosis_query()), endpoint.url)
+            said = await self._ask(endpoint, diagnosis_query(), partial(diagnosis, where=endpoint.url))
         except PrometheusError as error:
             said = f"{endpoint.url} has no series of these routers (and why it cannot tell: {error})"
         found = Trouble(Reason.ROUTERS_NOT_SCRAPED, said)
-        self._diagnosed[endpoint] = (time.monotonic(), found)
+        now = time.monotonic()
+        self._diagnosed = {one: kept for one, kept in self._diagnosed.items() if now - kept[0] < DIAGNOSE_SECONDS}
+        self._diagnosed[endpoint] = (now, found)
         return found
 
-    async def _ask(self, endpoint: Endpoint, promql: str) -> list[Series]:
-        """One query, ended for us after its time whatever the server does. Raises PrometheusError."""
-        hanging = self._hanging.get(endpoint)
-        if hanging is not None and not hanging.done():
-            # One thread a server at most: one that lets a request hang is not given another.
-            raise PrometheusError(Reason.PROMETHEUS_UNREACHABLE, f"a query to {endpoint.url} hangs and does not end")
-        answer = _in_thread(lambda: _query(endpoint, promql))
-        limit = endpoint.timeout_seconds + SLACK_SECONDS
-        done, _ = await asyncio.wait({answer}, timeout=limit)
+    async def _ask(self, endpoint: Endpoint, promql: str, read: Callable[[list[Series]], T]) -> T:
+        """What `read` makes of one answer; ended for us after its time whatever the server does.
+
+        Raises:
+            PrometheusError: there is no answer, or none that can be read.
+        """
+        async with self._foreign if endpoint.credentials is None else contextlib.nullcontext():
+            self._hanging = {one: answer for one, answer in self._hanging.items() if not answer.done()}
+            if endpoint in self._hanging:
+                # One thread a server at most: one that lets a request hang is not given another.
+                raise PrometheusError(
+                    Reason.PROMETHEUS_UNREACHABLE, f"a query to {endpoint.url} hangs and does not end"
+                )
+            answer = _in_thread(lambda: _query(endpoint, promql, read))
+            done, _ = await asyncio.wait({answer}, timeout=endpoint.timeout_seconds + SLACK_SECONDS)
         if not done:
             logger.warning("source Prometheus: the query to %s is given up; its thread goes on", endpoint.url)
             self._hanging[endpoint] = answer
@@ -243,8 +248,12 @@ def shards(keys: Iterable[Key], characters: int = SHARD_CHARACTERS) -> Iterator[
 
 
 def _routers_of(key: Key, namespace: str, pod: str) -> bool:
-    """Whether a pod is of this SpecDeployment's routers: NAME-router-REPLICASET-RANDOM."""
-    return namespace == key[0] and pod.startswith(f"{key[1]}-router-") and pod.count("-") == key[1].count("-") + 3
+    """Whether a pod is of this SpecDeployment's routers: NAME-router-REPLICASET-RANDOM.
+
+    Kubernetes cuts what comes before the random part to 58 characters, and with a long NAME the last dash goes.
+    """
+    prefix = f"{key[1]}-router-"
+    return namespace == key[0] and pod.startswith(prefix) and pod.removeprefix(prefix).count("-") <= 1
 
 
 def _next(now: float, interval_seconds: float) -> float:
@@ -252,9 +261,15 @@ def _next(now: float, interval_seconds: float) -> float:
     return (now // interval_seconds + 1.0) * interval_seconds
 
 
-def _query(endpoint: Endpoint, promql: str) -> list[Series]:
+def _query(endpoint: Endpoint, promql: str, read: Callable[[list[Series]], T]) -> T:
     with PromApi(endpoint) as api:
-        return api.query(promql)
+        series = api.query(promql)
+        try:
+            return read(series)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise PrometheusError(
+                Reason.PROMETHEUS_FAILED, f"{endpoint.url} answers series that cannot be read ({type(error).__name__})"
+            ) from error
 
 
 def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:

@@ -86,6 +86,19 @@ async def test_a_name_that_begins_like_another_s_router_is_another_s(asking: Ask
     assert [len(one.routers) for one in found.values() if one is not None] == [0, 1]
 
 
+async def test_a_pod_whose_long_name_kubernetes_cut_is_still_a_router(asking: Asking) -> None:
+    # Names of 39 to 45 characters: of NAME-router-REPLICASET- 58 characters stay, without the last dash.
+    name = "a-fleet-with-a-name-as-long-as-they-can-be-45"
+    pod = f"{name}-router-7d9c5abcde-"[:58] + "xk2vp"
+    with Answers(plain(document(router(1000.0, pod, "serving")))) as server:
+        asking.want(server.url, ("serving", name), interval=60.0)
+        await asking.until(lambda: len(asking.news) == 1)
+
+    reading = asking.source.reading(("serving", name))
+    assert reading is not None
+    assert list(reading.routers) == [pod]
+
+
 async def test_it_goes_on_asking_on_a_grid_and_stops_when_forgotten(asking: Asking) -> None:
     with Answers(fleet(1000.0, *KEYS)) as server:
         asking.want(server.url, *KEYS)
