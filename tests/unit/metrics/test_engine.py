@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -47,6 +48,14 @@ def test_a_page_of_vllm_is_summed_over_its_ranks() -> None:
     read = parse_page(VLLM_PAGE, 50.0, EngineType.VLLM)
     assert (read.running, read.waiting, read.started_at, read.speculative) == (5, 1, 1.7e9, True)
     assert read.totals(4) == RouteTotals(tokens=990, accepted=590, drafted=1600, requests=10)
+
+
+def test_a_recorded_page_of_vllm_is_read() -> None:
+    # Samples of a pod that drafted n-grams, after 132 requests; help texts and histograms left out.
+    recorded = (Path(__file__).parent / "pages" / "vllm-0.32.0.txt").read_text()
+    read = parse_page(recorded, 50.0, EngineType.VLLM)
+    assert (read.speculative, read.rounds, read.started_at) == (True, 1081, 1795998691.97)
+    assert read.totals(4) == RouteTotals(tokens=5603 - 132, accepted=3118, drafted=4323, requests=132)
 
 
 def test_what_the_end_of_answers_cuts_off_is_not_accepted() -> None:
