@@ -20,6 +20,7 @@ FIRST_ANSWER_SECONDS = 2.0
 AHEAD_SECONDS = 30.0
 MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 1.0, 15.0
 MIN_WINDOW_SECONDS, MAX_WINDOW_SECONDS = 180.0, 1800.0
+FOREIGN_MEBIBYTES = 4
 MEBIBYTE = 1024 * 1024
 
 
@@ -93,7 +94,8 @@ class Scraper:
         settings = self._settings
         limit_bytes = settings.answer_mebibytes * MEBIBYTE
         if spec.metrics.prometheus is not None and spec.metrics.prometheus.url is not None:
-            return Endpoint(spec.metrics.prometheus.url, None, settings.timeout_seconds, limit_bytes)
+            own = min(limit_bytes, FOREIGN_MEBIBYTES * MEBIBYTE)
+            return Endpoint(spec.metrics.prometheus.url, None, settings.timeout_seconds, own)
         if settings.url is None:
             return None
         credentials = Credentials(

@@ -6,10 +6,12 @@ size and for its whole time, warnings of a partial answer, an answer that is no 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 CHUNK_BYTES = 65536
 SAID_CHARACTERS = 160
+_FOREIGN_ANSWERS = threading.RLock()
 
 
 class PrometheusError(Exception):
@@ -61,7 +64,7 @@ class Endpoint:
     url: str
     credentials: Credentials | None = None
     timeout_seconds: float = 10.0
-    limit_bytes: int = 64 * 1024 * 1024
+    limit_bytes: int = 16 * 1024 * 1024
 
 
 class Series(TypedDict):
@@ -72,7 +75,11 @@ class Series(TypedDict):
 
 
 class PromApi:
-    """Queries of one server over one session; a context manager. All methods block, and raise PrometheusError."""
+    """Queries of one server over one session; a context manager. All methods block, and raise PrometheusError.
+
+    JSON can take twenty times its size in memory once it is read. From the first answer of a server that somebody else
+    named until the context ends, no other thread reads such an answer: take what is needed of it, and leave.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         # Imported where it is used: without kopf, which brings most of it along, it costs 20 MiB and 0.2 s.
@@ -80,8 +87,9 @@ class PromApi:
         from urllib3.util.retry import Retry
 
         self._endpoint = endpoint
+        self._turn = contextlib.ExitStack()
         headers, auth = _proof(endpoint.credentials)
-        self._session = _session(endpoint)
+        self._session = _session(endpoint, self._await_turn)
         self._client: PrometheusConnect = PrometheusConnect(
             endpoint.url.rstrip("/"), headers=headers, auth=auth, session=self._session, retry=Retry(0, read=False)
         )
@@ -102,6 +110,10 @@ class PromApi:
         )
         return _matrix(answer, self._endpoint)
 
+    def _await_turn(self) -> None:
+        if self._endpoint.credentials is None:
+            self._turn.enter_context(_FOREIGN_ANSWERS)
+
     def _limits(self) -> dict[str, str]:
         # The server stops too, rather than finish what nobody waits for.
         return {"timeout": f"{max(1, int(self._endpoint.timeout_seconds))}s"}
@@ -112,6 +124,7 @@ class PromApi:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._turn.close()
         self._session.close()
 
 
@@ -142,7 +155,7 @@ def _line_of(file: Path) -> str:
     return text
 
 
-def _session(endpoint: Endpoint) -> requests.Session:
+def _session(endpoint: Endpoint, before_reading: Callable[[], None]) -> requests.Session:
     import requests
     from urllib3.exceptions import HTTPError
 
@@ -166,6 +179,7 @@ def _session(endpoint: Endpoint) -> requests.Session:
                     body = _body(response.raw, deadline, endpoint)
             except (requests.RequestException, HTTPError, OSError) as error:
                 raise PrometheusError(Reason.PROMETHEUS_UNREACHABLE, _unreachable(endpoint, error)) from None
+            before_reading()
             answer = Answer()
             answer.status_code, answer.url, answer.raw = response.status_code, request.url or "", io.BytesIO(body)
             answer.document = _document(response.status_code, response.headers, body, endpoint)
@@ -226,7 +240,7 @@ def _document(status: int, headers: Mapping[str, str], body: bytes, endpoint: En
         )
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if status != 200:
         said = document.get("error") if isinstance(document, dict) else None

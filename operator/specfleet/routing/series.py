@@ -28,6 +28,7 @@ UPTIME = "specfleet_router_uptime"
 
 _COUNTED = (*FIGURES, REQUESTS, ACTIVE)
 _SERIES = frozenset({"__name__", "namespace", "pod", "route", "pool", "intended", "code", "flags", "phase"})
+_EXACT = 2.0**53  # Prometheus counts in floating-point numbers
 _NO_COUNT = -1
 """Stands for a value that is no count, which the data rules then report and leave out."""
 
@@ -103,7 +104,8 @@ class _Origin:
         """The samples."""
         if not self._uptimes:
             return Scraped((), f"{RAW_UPTIME} is dropped on the way, so a restart could not be told: keep it")
-        times = sorted(at for at, seconds in self._uptimes.items() if math.isfinite(seconds) and seconds >= 0.0)
+        sound = (at for at, seconds in self._uptimes.items() if math.isfinite(at + seconds) and seconds >= 0.0)
+        times = sorted(sound)
         read = [self._sample(at) for at in times]
         lost = sorted({route for _, routes in read for route in routes})
         problem = (
@@ -143,7 +145,7 @@ class _Origin:
 
 def _count(value: str) -> int:
     number = float(value)
-    return int(number) if math.isfinite(number) and number >= 0.0 and number.is_integer() else _NO_COUNT
+    return int(number) if 0.0 <= number <= _EXACT and number.is_integer() else _NO_COUNT
 
 
 def _sum(one: int, other: int) -> int:

@@ -42,6 +42,7 @@ def refused(endpoint: Endpoint) -> tuple[Reason, str]:
         (plain(HTML, 200, "text/html"), Reason.PROMETHEUS_FAILED, "found HTML"),
         (plain(b"", 200), Reason.PROMETHEUS_FAILED, "found something else"),
         (plain(b'{"status":"success","data":'), Reason.PROMETHEUS_FAILED, "found something else"),
+        (plain(b"[" * 1900), Reason.PROMETHEUS_FAILED, "found something else"),
         (plain(b'{"status":"success","data":[]}'), Reason.PROMETHEUS_FAILED, "holds no data.result"),
         (plain(document([{"metric": {}, "value": [1, "2"]}])), Reason.PROMETHEUS_FAILED, "expected series with values"),
         (plain(document([], warnings=["a store is down"])), Reason.PROMETHEUS_PARTIAL, "answer is partial"),

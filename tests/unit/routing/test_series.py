@@ -85,7 +85,7 @@ def test_requests_in_flight_are_kept_by_route_and_pool() -> None:
     assert one.rows == (ROW,)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "0.5"])
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "0.5", "1e300"])
 def test_what_is_no_count_is_not_taken_for_one(value: str) -> None:
     (one,) = scraped(router(AT, accepted=value))[ROUTER].samples
 
