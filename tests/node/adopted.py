@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.node import prompts
-from tests.node.demo import DEFAULT_CLIENTS, MAKERS
+from tests.node.demo import MAKERS
 from tests.node.install import REPOSITORY
 from tests.node.kube import Kube, Manifest
 from tests.node.traffic import Ask, Clients
@@ -22,6 +22,9 @@ BASELINE = "assistant"
 SPECULATIVE = "assistant-ngram"
 MODEL = "assistant"
 PLACEHOLDERS = "/var/lib/specfleet-demo"
+
+COUNTS = {"code": 1, "json": 1, "chat": 4}
+"""Clients by route: most of chat, for which there is the most to be found out."""
 
 Identity = dict[str, Any]
 
@@ -37,7 +40,7 @@ def example_files(directory: Path) -> Path:
     return target
 
 
-def clients(counts: Mapping[str, int] = DEFAULT_CLIENTS) -> list[Clients]:
+def clients(counts: Mapping[str, int] = COUNTS) -> list[Clients]:
     """The demo's clients, asking for the hand-written fleet's model."""
     return [Clients(count, _asking_for(MAKERS[route], MODEL)) for route, count in counts.items()]
 

@@ -1,7 +1,8 @@
 """A page of the manual as a script: its `console` blocks are run as they stand, and answer as they say.
 
 In a block, `$ ` begins a command, `> ` goes on with it, and what follows is its output. `...` on a line of its own
-stands for any lines. Figures, ages and the random ends of pod names may differ; every other character may not.
+stands for any lines, at the end of a line for the rest of it. Figures, ages and the random ends of pod names may
+differ; every other character may not.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ class Step:
 
     Args:
         section: the heading above it.
+        block: which of the page's blocks it stands in.
         line: its line in the page.
         expected: its output as the page shows it.
     """
 
     section: str
+    block: int
     line: int
     command: str
     expected: tuple[str, ...]
@@ -47,21 +50,22 @@ def steps(page: Path) -> list[Step]:
 
 
 def _steps(lines: list[str]) -> Iterator[Step]:
-    section, fence = "", ""
+    section, fence, block = "", "", 0
     command: list[str] = []
     expected: list[str] = []
     begun = 0
     for number, line in enumerate(lines, start=1):
         if line.startswith("```"):
             if command:
-                yield Step(section, begun, "\n".join(command), tuple(expected))
+                yield Step(section, block, begun, "\n".join(command), tuple(expected))
             command, expected = [], []
             fence = "" if fence else line[3:].strip() or "text"
+            block += 1
         elif not fence and line.startswith("#"):
             section = line.lstrip("# ").strip()
         elif fence == "console" and line.startswith("$ "):
             if command:
-                yield Step(section, begun, "\n".join(command), tuple(expected))
+                yield Step(section, block, begun, "\n".join(command), tuple(expected))
             command, expected, begun = [line[2:]], [], number
         elif fence == "console" and line.startswith("> ") and not expected:
             command.append(line[2:])
@@ -101,7 +105,12 @@ def says(expected: tuple[str, ...], found: str) -> bool:
     """Whether an output is what the page shows, figures aside."""
     wanted = ""
     for line in expected:
-        wanted += r"(?:.*\n)*?" if line.strip() == ELISION else re.escape(plain(line)) + r"\n"
+        if line.strip() == ELISION:
+            wanted += r"(?:.*\n)*?"
+        elif line.endswith(f" {ELISION}"):
+            wanted += re.escape(plain(line.removesuffix(ELISION))) + r".*\n"
+        else:
+            wanted += re.escape(plain(line)) + r"\n"
     lines = [plain(line) for line in found.splitlines()]
     return re.fullmatch(wanted, "".join(f"{line}\n" for line in lines)) is not None
 

@@ -79,7 +79,8 @@ def query(url: str, promql: str) -> list[dict[str, Any]]:
 class FaultyProxy:
     """Passes queries on to `upstream`, and spoils the answers while a fault is set.
 
-    `slow`: an answer takes two minutes. `half the series`: every other series is left out, with no word of warning.
+    `slow`: an answer takes two minutes. `half the series`: two of the four counters are left out, with no word of
+    warning.
     `half the bytes`: the answer is cut off in its middle.
     """
 
@@ -168,9 +169,11 @@ class FaultyProxy:
 
 
 def without_half_the_series(answer: bytes) -> bytes:
-    """The answer less every other one of its series."""
+    """The answer less two of the four counters that a router counts together, and so half of what a decision needs."""
     document = json.loads(answer)
-    document["data"]["result"] = document["data"]["result"][::2]
+    left_out = ("specfleet_accepted", "specfleet_measured")
+    kept = [one for one in document["data"]["result"] if one["metric"].get("__name__") not in left_out]
+    document["data"]["result"] = kept
     return json.dumps(document).encode()
 
 

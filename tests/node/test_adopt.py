@@ -29,7 +29,7 @@ STAY_SECONDS = 30.0
 
 
 class Reader:
-    """Somebody who follows the page, one section after the other."""
+    """Somebody who follows the page, one block after the other."""
 
     def __init__(self, kube: Kube, directory: Path) -> None:
         self.left = page.steps(PAGE)
@@ -39,10 +39,11 @@ class Reader:
         self._env = {"KUBECONFIG": str(kube.kubeconfig), "PATH": f"{path}:/usr/bin:/bin", "NO_COLOR": "1"}
 
     def follow(self, section: str) -> None:
-        """Run all steps of the section, which is the next one that has any."""
+        """Run the steps of the page's next block, which is expected to stand in that section."""
         assert self.left, f"the page has no steps left for section {section!r}"
-        assert self.left[0].section == section, f"the page's next section is {self.left[0].section!r}"
-        while self.left and self.left[0].section == section:
+        first = self.left[0]
+        assert first.section == section, f"the page's next block is in section {first.section!r}, not in {section!r}"
+        while self.left and self.left[0].block == first.block:
             step = self.left.pop(0)
             print(f"$ {step.command}")
             print(page.run(step, self._directory, self._env))
@@ -85,7 +86,7 @@ def created_since(kube: Kube, before: set[str]) -> set[str]:
 
 def report(kube: Kube, route: str) -> dict[str, Any]:
     """What the rule would have done with a route, as the status says it."""
-    found: dict[str, Any] = fleet(kube)[route].get("report") or {}
+    found: dict[str, Any] = fleet(kube).get(route, {}).get("report") or {}
     return found
 
 
@@ -117,16 +118,19 @@ def test_the_page(kube: Kube, operator: str, tmp_path: Path) -> None:
         before, objects = adopted.theirs(kube), adopted.inventory(kube)
         reader.follow("Look")
         assert created_since(kube, objects) == set()
-        reader.follow("Headless Services")
+        reader.follow("Add headless Services")
         objects = adopted.inventory(kube)
         reader.follow("Observe")
         assert created_since(kube, objects) == ROUTER_ONLY
+        reader.follow("Observe")
 
         reader.follow("Move the clients")
         load.move(adopted.endpoint(kube, NAME))
         reader.follow("Name the routes")
         wait_for("chat to be off by the rule", partial(would_be_off, kube, "chat"), seconds=900, every=2.0)
-        reader.follow("Read")
+        for route in ("code", "json"):
+            wait_for(f"{route} to pay", partial(pays, kube, route), seconds=600, every=2.0)
+        reader.follow("Read what it would do")
         assert all_speculative(kube)
         assert {name: route["pool"] for name, route in fleet(kube).items()} == dict.fromkeys(ROUTES, SPECULATIVE)
         assert created_since(kube, objects) == ROUTER_ONLY
@@ -134,14 +138,10 @@ def test_the_page(kube: Kube, operator: str, tmp_path: Path) -> None:
         assert not would_be_off(kube, "json")
 
         reader.follow("Enforce")
-        wait_for("chat to go to baseline", lambda: fleet(kube)["chat"]["pool"] == "baseline", seconds=900, every=2.0)
-        wait_for(
-            "the routers to serve it",
-            lambda: routers.all_serve(kube, NAME, NAMESPACE, "chat", SPECULATIVE, EXPLORATION),
-            seconds=60,
-        )
+        wait_for("chat to go to baseline", partial(served_by, kube, "chat", "baseline"), seconds=900, every=2.0)
+        wait_for("the routers to serve it", partial(only_explores, kube, "chat"), seconds=60)
         during(STAY_SECONDS, partial(others_stay, kube))
-        reader.follow("What happened")
+        reader.follow("Enforce")
 
         load.move(their_service)
         answers(load, 8)
@@ -154,6 +154,18 @@ def test_the_page(kube: Kube, operator: str, tmp_path: Path) -> None:
 
 def would_be_off(kube: Kube, route: str) -> bool | None:
     return report(kube, route).get("wouldBe") == "baseline" or None
+
+
+def pays(kube: Kube, route: str) -> bool | None:
+    return fleet(kube)[route]["reason"] == "Pays" or None
+
+
+def served_by(kube: Kube, route: str, pool: str) -> bool | None:
+    return fleet(kube)[route]["pool"] == pool or None
+
+
+def only_explores(kube: Kube, route: str) -> bool | None:
+    return routers.all_serve(kube, NAME, NAMESPACE, route, SPECULATIVE, EXPLORATION) or None
 
 
 def others_stay(kube: Kube) -> None:

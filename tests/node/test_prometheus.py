@@ -152,7 +152,7 @@ def test_both_sources_switch_within_one_block_of_each_other(
     ("fault", "reason", "seconds"),
     [
         ("slow", "PrometheusUnreachable", LONGER_THAN_STALE),
-        ("half the bytes", "PrometheusFailed", LONGER_THAN_STALE),
+        ("half the bytes", "PrometheusUnreachable", LONGER_THAN_STALE),
         ("half the series", "SeriesUnusable", LONGER_THAN_STALE),
     ],
 )
