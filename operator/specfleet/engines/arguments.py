@@ -13,18 +13,18 @@ from typing import Any
 from specfleet.api.v1alpha1 import EngineType
 from specfleet.engines import vllm_retired
 from specfleet.engines.flags import Flag, Given, Stray, Unresolved, arity_problem
-from specfleet.engines.json_text import read_object, read_value
 from specfleet.engines.known_flags import KnownFlags, known_flags
 from specfleet.engines.launch import Launch, launch, literal_variables
 from specfleet.engines.release import tag_version
+from specfleet.engines.speculation import flag_name, sglang_speculation, short, vllm_speculation
 
 VLLM_PORT = 8000
 SGLANG_PORT = 30000
 SGLANG_SEQUENCES = 48
 """What SGLang's `--max-running-requests` becomes under speculation where it is not given (0.5.2 to 0.5.23)."""
-_SGLANG_SPECULATION = "speculative-"
 _API_KEY_VARIABLES = {EngineType.VLLM: "VLLM_API_KEY"}
 _SECRET_FLAGS = frozenset({"api-key", "admin-api-key", "hf-token"})
+_OTHER_NUMBERING = ("lmcache/",)
 _PATH = "args"
 
 
@@ -134,8 +134,7 @@ def read(
     env = variables or {}
     started = launch(list(argv), env)
     kind = started.serving or engine or _engine_of_image(image) or _engine_of_words(started.words)
-    # Other images count their own releases: llm-d 0.2 is no vLLM 0.2.
-    version = tag_version(image) if _engine_of_image(image) is not None else None
+    version = tag_version(image) if _counts_as_engine(image) else None
     hint = str(version) if version is not None and version.major == 0 else None
     if started.foreign:
         return ReadArguments(None, problems=started.problems)
@@ -179,6 +178,11 @@ def _engine_of_image(image: str) -> EngineType | None:
     return EngineType.VLLM if "vllm" in name else None
 
 
+def _counts_as_engine(image: str) -> bool:
+    """Whether the image's tag is the engine's release: llm-d 0.2 is no vLLM 0.2, nor is LMCache's vllm-openai 0.3."""
+    return _engine_of_image(image) is not None and not any(owner in image for owner in _OTHER_NUMBERING)
+
+
 def _engine_of_words(words: Sequence[str]) -> EngineType | None:
     names = {word.split("=", 1)[0].lstrip("-").replace("_", "-") for word in words if word.startswith("--")}
     if names & {"model-path", "tp-size", "mem-fraction-static", "max-running-requests", "speculative-algorithm"}:
@@ -212,7 +216,7 @@ class _Reader:
         self.problems += [stray.message for stray in strays]
         self.problems += [problem for one in given if (problem := self._flag_problem(one)) is not None]
         self.problems += self._unseen(given, model)
-        last = {_name(one): one for one in given if isinstance(one.flag, Flag) and not one.member}
+        last = {flag_name(one): one for one in given if isinstance(one.flag, Flag) and not one.member}
         found = ReadArguments(
             self.engine,
             model=self._value(last, "model-path" if self.engine is EngineType.SGLANG else "model") or model,
@@ -235,7 +239,7 @@ class _Reader:
 
     def _unseen(self, given: Sequence[Given], model: str | None) -> list[str]:
         """References whose value is not known; those of keys and tokens need not be."""
-        texts = [one.value or "" for one in given if _name(one) not in _SECRET_FLAGS]
+        texts = [one.value or "" for one in given if flag_name(one) not in _SECRET_FLAGS]
         return [
             f"$({name}) is a variable whose value is not written in the object: what it stands for cannot be seen here"
             for name in self.started.unknown
@@ -249,8 +253,8 @@ class _Reader:
             flag, space, value = word.partition(" ")
             if space and flag.startswith("--") and "=" not in flag and "{" not in flag and "\n" not in flag:
                 self.problems.append(
-                    f"{flag} and its value are one argument ({_short(word)}), which the engine does not take: write "
-                    f"two arguments, or {flag}=..."
+                    f"{flag} and its value are one argument, which the engine does not take: write two arguments, or "
+                    f"{flag}=..."
                 )
                 result += [flag, value.strip()]
             else:
@@ -292,54 +296,22 @@ class _Reader:
             return None
         number = _whole(text)
         if number is None:
-            self.problems.append(f"--{name} needs a whole number, found {_short(text)}")
+            self.problems.append(f"--{name} needs a whole number, found {short(text)}")
         return number
 
     def _vllm(self, found: ReadArguments, last: Mapping[str, Given], given: Sequence[Given]) -> ReadArguments:
         figures = self._value(last, "per-request-spec-decode-metrics") in ("summary", "detailed")
         return replace(
             found,
-            speculative=self._vllm_speculation(given),
+            speculative=vllm_speculation(given, self.problems),
             max_sequences=self._number(last, "max-num-seqs"),
             figures_per_request=figures,
-            metrics="disable-log-stats" not in last,
-            usage_forced="enable-force-include-usage" in last,
+            metrics=not _on(last, "disable-log-stats"),
+            usage_forced=_on(last, "enable-force-include-usage"),
         )
 
-    def _vllm_speculation(self, given: Sequence[Given]) -> dict[str, Any] | None:
-        config: dict[str, Any] | None = None
-        dotted: dict[str, dict[str, Any]] = {}
-        keys: dict[str, Any] = {}
-        for one in given:
-            name = _name(one)
-            if name == "speculative-config" and one.member:
-                add_member(dotted.setdefault(one.spelling, {}), one.member, one.value or "")
-            elif name == "speculative-config" and one.value:
-                config, problem = read_object(one.value)
-                if problem is not None or config is None:
-                    what = f"--speculative-config is no JSON object: {problem or 'found ' + _short(one.value)}"
-                    self.problems.append(what)
-            elif name in vllm_retired.SPECULATIVE_KEYS and one.value:
-                keys[vllm_retired.SPECULATIVE_KEYS[name]] = _scalar(one.value)
-            elif name in vllm_retired.SPECULATIVE_SWITCHES:
-                keys[vllm_retired.SPECULATIVE_SWITCHES[name]] = (one.value or "true").lower() != "false"
-        # Dotted keys become one more --speculative-config by spelling, behind all others; the last one counts.
-        if len(dotted) + (config is not None) > 1:
-            kept = f"{list(dotted)[-1]}. counts"
-            self.problems.append(f"--speculative-config is given whole and in parts, or in two spellings: only {kept}")
-        chosen = list(dotted.values())[-1] if dotted else config
-        whole = {str(key).replace("-", "_"): value for key, value in (chosen or {}).items()} | keys
-        if not whole or not ({"model", "method"} & set(whole) or chosen):
-            return None
-        return _with_method(whole)
-
     def _sglang(self, found: ReadArguments, last: Mapping[str, Given]) -> ReadArguments:
-        prefix = _SGLANG_SPECULATION
-        config: dict[str, Any] = {}
-        for name, one in last.items():
-            if name.startswith(prefix):
-                config[name.removeprefix(prefix).replace("-", "_")] = True if one.value is None else _scalar(one.value)
-        speculative = config if config.get("algorithm") else None
+        speculative = sglang_speculation(last)
         sequences = self._number(last, "max-running-requests")
         if sequences is None and speculative is not None:
             sequences = SGLANG_SEQUENCES
@@ -348,10 +320,15 @@ class _Reader:
             found,
             speculative=speculative,
             max_sequences=sequences,
-            metrics="enable-metrics" in last,
+            metrics=_on(last, "enable-metrics"),
             custom_labels=() if labels is None else labels.values or ((labels.value,) if labels.value else ()),
             port=SGLANG_PORT,
         )
+
+
+def _on(last: Mapping[str, Given], name: str) -> bool:
+    """Whether a switch is on."""
+    return name in last and not last[name].switched_off
 
 
 def other_releases(flag: Flag, engine: EngineType) -> str:
@@ -365,48 +342,9 @@ def other_releases(flag: Flag, engine: EngineType) -> str:
     return f"{span}; {hint}" if hint else span
 
 
-def add_member(members: dict[str, Any], path: str, text: str) -> None:
-    """Adds the value of a dotted key, `a.b` for nested ones and `a+` for entries of a list, as vLLM's parser does."""
-    *parents, last = path.removesuffix("+").split(".")
-    value = text.split(",") if path.endswith("+") else read_value(text)
-    node = members
-    for parent in parents:
-        inner = node.get(parent)
-        if not isinstance(inner, dict):
-            inner = node[parent] = {}
-        node = inner
-    if isinstance(value, list) and isinstance(node.get(last), list):
-        node[last] = [*node[last], *value]
-    else:
-        node[last] = value
-
-
-def _with_method(config: dict[str, Any]) -> dict[str, Any]:
-    """The method as vLLM infers it from the draft model's name; left out where the checkpoint itself decides."""
-    if config.get("method"):
-        return config
-    model = str(config.get("model") or "").lower()
-    if model in ("ngram", "[ngram]"):
-        return {"method": "ngram"} | {key: value for key, value in config.items() if key != "model"}
-    if "eagle3" in model:
-        return {"method": "eagle3"} | config
-    if "eagle-" in model:
-        return {"method": "eagle"} | config
-    return config
-
-
-def _name(given: Given) -> str:
-    return given.flag.name if isinstance(given.flag, Flag) else given.spelling.lstrip("-")
-
-
 def _shown(given: Given) -> str:
-    name = given.matched.lstrip("-") if given.switched_off else _name(given)
+    name = given.matched.lstrip("-") if given.switched_off else flag_name(given)
     return f"{name}.{given.member}" if given.member else name
-
-
-def _scalar(text: str) -> Any:
-    value = read_value(text)
-    return value if isinstance(value, (bool, int, float)) else text
 
 
 def _whole(value: object) -> int | None:
@@ -416,8 +354,3 @@ def _whole(value: object) -> int | None:
         return value
     text = value if isinstance(value, str) else ""
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _short(text: str) -> str:
-    one_line = " ".join(text.split())
-    return repr(one_line if len(one_line) <= 60 else one_line[:57] + "...")

@@ -184,7 +184,9 @@ def plain_commands(script: str) -> tuple[list[list[str]], str | None]:
         letter = script[index]
         following = script[index + 1 : index + 2]
         if letter == "\\" and quote != "'":
-            if following != "\n":
+            if quote and following in ("$", "`"):
+                lines[-1] += following  # shlex would keep the backslash, a shell does not
+            elif following != "\n":
                 lines[-1] += letter + following
             index += 2
             continue

@@ -41,6 +41,13 @@ class SplitOptions:
     settings: OperatorSettings
 
 
+def _maker(side: Side) -> str:
+    """What has to be deleted for the old pods to go."""
+    owners = (side.deployment.get("metadata") or {}).get("ownerReferences") or []
+    makers = [f"{one.get('kind')}/{one.get('name')}" for one in owners if one.get("controller")]
+    return f"{makers[0]}, which makes deployment/{side.name}" if makers else f"deployment/{side.name}"
+
+
 def _model(fleet: Manifest) -> object:
     return ((fleet.get("spec") or {}).get("target") or {}).get("model")
 
@@ -86,7 +93,7 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
     comments = (
         f"Adopted from {scene.where}: deployment/{side.name}, container {side.container.get('name')}, as pools that "
         "specfleet runs.",
-        f"These pods come beside those that run now. When clients use {where}, delete deployment/{side.name}.",
+        f"These pods come beside those that run now. When clients use {where}, delete {_maker(side)}.",
     )
     return Adopted(whole, comments, tuple(dict.fromkeys(notes)))
 
