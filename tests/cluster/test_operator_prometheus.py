@@ -142,7 +142,9 @@ def test_without_an_address_the_spec_is_not_valid(world: World) -> None:
     world.until("MetricsAvailable", "True", "RoutersRead")
 
 
-def test_pod_monitors_are_applied_once_the_kind_is_there_put_back_and_gone_with_it(world: World) -> None:
+def test_pod_monitors_are_applied_once_the_kind_is_there_put_back_and_gone_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.create()
     world.start(SCALED)
     world.settled()
@@ -170,7 +172,18 @@ def test_pod_monitors_are_applied_once_the_kind_is_there_put_back_and_gone_with_
         world.api.request("DELETE", f"{path}/{made['metadata']['name']}")
         again = eventually("it is made again", monitor)
         assert again["metadata"]["uid"] != made["metadata"]["uid"]
+
+        assert world.operators[0].stop() == 0
+        monkeypatch.setenv("SPECFLEET_POD_MONITOR__ENABLED", "false")
+        world.start(SCALED)
+        eventually("where settings want none it is pruned", lambda: monitor() is None)
     finally:
         world.api.request("DELETE", f"{CRDS}/podmonitors.monitoring.coreos.com")
     world.until("Ready", "True")
-    assert world.operators[0].probe("/healthz") == 200
+    assert world.operators[1].probe("/healthz") == 200
+
+    assert world.operators[1].stop() == 0
+    monkeypatch.setenv("SPECFLEET_POD_MONITOR__ENABLED", "true")
+    world.start(SCALED)
+    said = world.until("Ready", "False", "ApplyFailed")
+    assert said["message"].startswith("PodMonitor assistant-router: ")
