@@ -345,7 +345,8 @@ def test_a_broken_rule_is_refused_with_what_to_write_here_and_offline(cluster: C
 
 def _rules(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
-        yield from (rule["message"] for rule in node.get("x-kubernetes-validations", ()))
+        rules = node.get("x-kubernetes-validations", ())
+        yield from (rule["message"] for rule in rules if "oldSelf" not in rule["rule"])  # these are about a change
         for value in node.values():
             yield from _rules(value)
 
@@ -531,6 +532,20 @@ def test_status_is_apart_from_spec(cluster: Cluster) -> None:
     assert row.split()[:5] == ["apart", "True", "1/1", "speculative", "61%"]
     stored = json.loads(cluster.must("get", "specdep", "apart", "-o", "json"))
     assert stored["metadata"]["generation"] == 1
+
+
+def test_the_strategy_of_pools_stays(cluster: Cluster) -> None:
+    document = external()
+    document["metadata"]["name"] = "adopted"
+    cluster.must("apply", "-f", "-", document=document)
+    split = {"strategy": "Split", "replicas": 2, "external": None}
+    patch = {"spec": {**VALID["spec"], "pools": split}}
+
+    refused = cluster.kubectl("patch", "specdep", "adopted", "--type=merge", "-p", json.dumps(patch))
+
+    assert refused.returncode != 0
+    assert "strategy cannot be changed" in refused.stderr
+    cluster.must("patch", "specdep", "adopted", "--type=merge", "-p", '{"spec": {"policy": {"dwell": "20m"}}}')
 
 
 def test_explain_has_a_sentence_for_every_field_of_spec(cluster: Cluster) -> None:

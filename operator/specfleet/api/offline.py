@@ -167,6 +167,8 @@ def _with_defaults(value: Any, schema: Mapping[str, Any]) -> Any:
 
 def _rules(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[Finding]:
     for rule in schema.get("x-kubernetes-validations", ()):
+        if "oldSelf" in rule["rule"]:
+            continue  # it is about a change, and here is nothing to compare with
         if not _holds(rule["rule"], value):
             where = (path + rule.get("fieldPath", "")).removeprefix(".")
             if not where and "self.metadata.name" in rule["rule"]:

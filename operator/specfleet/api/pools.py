@@ -105,6 +105,12 @@ class Pools(Model):
                 "only there",
                 ".external",
             ),
+            Rule(
+                "self.strategy == oldSelf.strategy",
+                "strategy cannot be changed: the pods of one would be gone before those of the other serve; make a "
+                "SpecDeployment of another name beside this one, move clients to it, and delete this one",
+                ".strategy",
+            ),
             _only_split("replicas", "has(self.replicas)", _NOT_SCALED),
             _only_split("minBaseline", "has(self.minBaseline)", _NOT_SCALED),
             _only_split("accelerator", "self.accelerator.resource != 'nvidia.com/gpu'", _NOT_STARTED),
