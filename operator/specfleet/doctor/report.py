@@ -61,7 +61,8 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def _summary(report: Report, where: str) -> str:
     made = f"{len(report.checks)} checks of {where}"
-    left = f"{len(report.not_checked)} could not be made" if report.not_checked else ""
+    lacking = len({one.check for one in report.not_checked})
+    left = f"{lacking} of them could not be made in full" if lacking else ""
     if not report.findings:
         return f"Nothing wrong was found in {made}, but {left}." if left else f"All is well: {made}."
     counted = [_plural(_count(report, severity), severity) for severity in Severity if _count(report, severity)]

@@ -79,7 +79,7 @@ def test_the_report_for_people() -> None:
         "    expected: one that is whole",
         "    to do: mend it",
         "not checked  two, stops: nodes is forbidden",
-        "1 error in 2 checks of https://cluster; 2 could not be made.",
+        "1 error in 2 checks of https://cluster; 2 of them could not be made in full.",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import router_object
-from specfleet.cluster.kinds import DEPLOYMENT, OWNED
+from specfleet.cluster.kinds import DEPLOYMENT, OWNED, POD_MONITOR
 from specfleet.doctor.actions import action_for
 from specfleet.doctor.facts import CannotTell, Facts, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, Severity, error, info, warning
@@ -103,11 +103,13 @@ def routers(facts: Facts) -> Iterator[Item]:
 
 def left_behind(facts: Facts) -> Iterator[Item]:
     """Objects that carry a SpecDeployment's label and have no SpecDeployment: a garbage collector takes its time."""
-    facts.prepare(*(owned_query(facts, kind.all_path, names_only=True) for kind in OWNED))
+    monitors = facts.get(POD_MONITOR.prefix) is not None
+    kinds = [kind for kind in OWNED if monitors or kind != POD_MONITOR]
+    facts.prepare(*(owned_query(facts, kind.all_path, names_only=True) for kind in kinds))
     alive = {key(one): str(one["metadata"].get("uid")) for one in fleets(facts)}
     readable = _readable_namespace(facts)
     clean = True
-    for kind in OWNED:
+    for kind in kinds:
         try:
             objects = owned(facts, kind.all_path, names_only=True)
         except CannotTell as why:
