@@ -38,6 +38,7 @@ NASTY = [
     "yes",
     "--api-key=x",
     "x --host 1.2.3.4",
+    "other\x85breaks\u2028of\u2029lines",
 ]
 any_text = st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=40))
 printable = st.one_of(

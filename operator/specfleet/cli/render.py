@@ -49,8 +49,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+# Line breaks of YAML beside the newline: only in double quotes do they come back as they were.
+_OTHER_BREAKS = frozenset("\x85\u2028\u2029")
+
+
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    style = '"' if _OTHER_BREAKS & set(value) else "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
 _Dumper.add_representer(str, _text)
