@@ -14,6 +14,7 @@ from tests.testbed.api import vllm_python
 from tests.testbed.commands import run_logged
 from tests.testbed.locks import exclusive, made_whole
 from tests.testbed.paths import cache_root
+from tests.testbed.progress import step
 from tests.testbed.uv import ensure_uv
 
 SGLANG = "0.5.23"
@@ -35,7 +36,10 @@ def ensure_sglang() -> Path:
     python = vllm_python()
     with exclusive("sglang"):
         if not folder.is_dir():
-            with made_whole(folder) as draft:
+            with (
+                step("SGLang", f"fetch SGLang {SGLANG} for its argument parser (once a machine)"),
+                made_whole(folder) as draft,
+            ):
                 install: list[str | Path] = [ensure_uv(), "pip", "install", "--python", python, "--target", draft]
                 run_logged([*install, "--no-deps", f"sglang=={SGLANG}", *_BESIDE_VLLM], "sglang-install", nice=True)
     return folder

@@ -197,6 +197,16 @@ def test_without_a_service_of_its_own_it_says_which_one_to_create(services: tupl
     assert adopt("llama-ngram", manifests=(speculative, plain, written)).returncode == 0
 
 
+def test_a_service_that_leads_to_a_proxy_in_the_pod_is_told_apart() -> None:
+    proxied = deployment(
+        "llama", engine(LLAMA, "--port=8200"), initContainers=[{"name": "proxy", "ports": [{"containerPort": 8000}]}]
+    )
+
+    said = adopt("llama", manifests=(proxied, service("front", "llama", 8000))).stderr
+
+    assert "Service front has no port that leads to the engine's (8200); it leads to container proxy of the pod" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

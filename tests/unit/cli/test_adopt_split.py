@@ -347,6 +347,15 @@ def test_the_fleet_has_at_least_two_replicas_and_cpu_engines_ask_for_no_accelera
     assert split(manifest)["pools"]["replicas"] == 5
 
 
+def test_what_makes_the_deployment_is_named_as_what_to_delete() -> None:
+    manifest = server(LLAMA)
+    manifest["metadata"]["ownerReferences"] = [{"kind": "InferenceService", "name": "chat", "controller": True}]
+
+    text = adopt("--split", manifests=(manifest,)).stdout
+
+    assert "delete InferenceService/chat, which makes deployment/llama" in " ".join(text.replace("#", "").split())
+
+
 def test_the_same_input_gives_the_same_text() -> None:
     manifest = server(LLAMA, "--speculative-config", SPECULATION, pod={"nodeSelector": {"b": "1", "a": "2"}})
     first, second = (adopt("--split", manifests=(manifest,)).stdout for _ in range(2))

@@ -131,6 +131,12 @@ def service_before(scene: Scene, side: Side, notes: list[str]) -> ServiceBefore:
         port = _port(spec, side)
         if port is None:
             reasons.append(f"Service {name} has no port that leads to the engine's ({side.port or 'unknown'})")
+            beside = _beside(spec, side)
+            if beside is not None:
+                reasons.append(
+                    f"it leads to container {beside} of the pod: where requests must pass through that, a router that "
+                    "goes to the engine is not for this Deployment"
+                )
             continue
         fitting.append(ServiceBefore(name, port, spec.get("clusterIP") == "None"))
     if not fitting:
@@ -168,6 +174,18 @@ def _port(spec: Mapping[str, Any], side: Side) -> int | None:
         if side.port is not None and number == side.port:
             return int(one["port"])
     return int(ports[0]["port"]) if side.port is None and len(ports) == 1 else None
+
+
+def _beside(spec: Mapping[str, Any], side: Side) -> str | None:
+    """Another container of the pod that the Service leads to."""
+    targets = {str(one.get("targetPort", one.get("port"))) for one in spec.get("ports") or []}
+    pod = side.deployment["spec"]["template"]["spec"]
+    for container in [*pod["containers"], *(pod.get("initContainers") or [])]:
+        ports = container.get("ports") or []
+        known = {str(port.get(key)) for port in ports for key in ("name", "containerPort")}
+        if container is not side.container and known & targets:
+            return str(container.get("name"))
+    return None
 
 
 def _no_service(scene: Scene, side: Side, reasons: Iterable[str]) -> str:
