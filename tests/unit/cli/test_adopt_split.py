@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.cli.adopting.scene import scene_of_text
+from specfleet.cli.adopting.side import side_of
+from specfleet.cli.adopting.split import SplitOptions
+from specfleet.cli.adopting.split import split as split_pools
+from specfleet.engines.launch import launch, literal_variables
 from specfleet.render.objects import render_all
 from specfleet.settings import OperatorSettings
 from tests.unit.cli.adopted import LLAMA, SPECULATION, Manifest, adopt, adopted, deployment, engine
@@ -354,6 +361,24 @@ def test_what_makes_the_deployment_is_named_as_what_to_delete() -> None:
     text = adopt("--split", manifests=(manifest,)).stdout
 
     assert "delete InferenceService/chat, which makes deployment/llama" in " ".join(text.replace("#", "").split())
+
+
+# Letters of which Kubernetes' references and YAML's syntax are made, and any others.
+TEXT = st.text(st.sampled_from("$$$()SOME a-#:&\n\u2028\x07'") | st.characters(codec="utf-8"), min_size=1, max_size=30)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXT, TEXT)
+@example("7", "$(SOME) $$(SOME) $$$(SOME) $$$$ $(OTHER) $")
+def test_any_text_goes_along_as_it_was(variable: str, value: str) -> None:
+    manifest = server(LLAMA, f"--chat-template={value}", env=[{"name": "SOME", "value": variable}])
+    scene = scene_of_text(yaml.safe_dump(manifest), "here", None)
+    adopted = split_pools(scene, side_of(scene, "llama", None), SplitOptions(None, None, OperatorSettings()))
+
+    engine = yaml.safe_load(adopted.text())["spec"]["engine"]
+    assert engine["env"] == [{"name": "SOME", "value": variable}]
+    known = literal_variables([("SOME", variable)])
+    assert launch(["x", engine["args"]["chat-template"]], known).words == launch(["x", value], known).words
 
 
 def test_the_same_input_gives_the_same_text() -> None:

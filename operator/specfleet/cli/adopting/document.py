@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from specfleet.api.names import BASELINE_POOL, pool_object, router_object
 from specfleet.api.v1alpha1 import API_VERSION, KIND, MAX_NAME
 from specfleet.cli.adopting.scene import AdoptError, Scene
+from specfleet.cli.render import manifest_yaml
 
 Manifest = dict[str, Any]
 _WIDTH = 110
@@ -39,10 +38,7 @@ class Adopted:
         if self.notes:
             lines += ["#", "# Not carried over, or to look at:"]
         lines += [line for note in self.notes for line in _comment(note, "# - ", "#   ")]
-        written = yaml.safe_dump(
-            self.manifest, sort_keys=False, default_flow_style=False, allow_unicode=True, width=_WIDTH
-        )
-        return "\n".join(lines) + "\n" + written
+        return "\n".join(lines) + "\n" + manifest_yaml([self.manifest])
 
 
 def _comment(text: str, first: str, others: str) -> list[str]:
