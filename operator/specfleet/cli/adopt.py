@@ -43,7 +43,7 @@ def adopt_command(
         typer.Option(help="With --split: the release to run, where the image's tag names none or one too old."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the SpecDeployment. Default: the Deployment's.")] = None,
-    container: Annotated[str | None, typer.Option(help="The engine's container, where it is not plain.")] = None,
+    container: Annotated[str | None, typer.Option(help="The engine's container, where a pod has several.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Namespace. Default: that of the current context or file.")
     ] = None,
@@ -114,9 +114,19 @@ def _only(scene: Scene) -> str:
 def _external(scene: Scene, chosen: str, other: str | None, container: str | None, name: str | None) -> Adopted:
     side = side_of(scene, chosen, container)
     notes: list[str] = []
-    speculative, baseline = one_role(side, notes) if other is None else two_roles(side, side_of(scene, other, None))
+    speculative, baseline = (
+        one_role(side, notes)
+        if other is None
+        else two_roles(side, side_of(scene, other, _same_container(scene, other, container)))
+    )
     adopted = external(scene, speculative, baseline, name)
     return Adopted(adopted.manifest, adopted.comments, (*notes, *adopted.notes))
+
+
+def _same_container(scene: Scene, deployment: str, container: str | None) -> str | None:
+    """--container, where the second Deployment has one of that name too."""
+    pod = scene.deployment(deployment)["spec"]["template"]["spec"]
+    return container if any(one.get("name") == container for one in pod["containers"]) else None
 
 
 def _check(adopted: Adopted, settings: OperatorSettings) -> None:

@@ -279,6 +279,7 @@ def test_a_deployment_without_an_engine_or_with_several_is_answered() -> None:
         in adopt("double", manifests=(double,)).stderr
     )
     assert adopt("double", "--container", "second", manifests=(double, service("d", "double"))).returncode == 0
+    assert "Add its Service to the manifests" in adopt("double", "--container", "server", manifests=(double,)).stderr
     assert "has no Deployment that runs vLLM or SGLang; Deployments there are web" in adopt(manifests=(web,)).stderr
 
 

@@ -35,7 +35,9 @@ async def scene_of_cluster(names: Iterable[str], namespace: str | None, kubeconf
             )
             deployments = wanted
         fleets = await _fleets(client, where)
-    return Scene(f"namespace {where}", where, tuple(deployments), tuple(services), (), tuple(notes), tuple(fleets))
+    return Scene(
+        f"namespace {where}", where, tuple(deployments), tuple(services), (), tuple(notes), tuple(fleets), live=True
+    )
 
 
 async def _fleets(client: ApiClient, namespace: str) -> list[Manifest]:

@@ -53,6 +53,7 @@ class Scene:
         namespace: empty where a manifest names none.
         others: kind and name of engine-like workloads that are no Deployments.
         fleets: SpecDeployments that are there already.
+        live: whether it is a cluster's.
     """
 
     where: str
@@ -62,6 +63,7 @@ class Scene:
     others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     fleets: tuple[Manifest, ...] = ()
+    live: bool = False
 
     def deployment(self, name: str) -> Manifest:
         """The Deployment of that name. Raises AdoptError."""
