@@ -209,5 +209,7 @@ def _no_service(scene: Scene, side: Side, reasons: Iterable[str]) -> str:
     }
     begin = "Create" if scene.live else "Add its Service to the manifests, or create"
     written = yaml.safe_dump(service, sort_keys=False)
-    return f"no Service in {scene.where} selects the pods of Deployment {side.name}{why}. "
+    return (
+        f"no Service in {scene.where} selects the pods of Deployment {side.name}{why}. "
         f"{begin} one, by which the router reaches each pod, and try again:\n{written}"
+    )
