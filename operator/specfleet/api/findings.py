@@ -58,6 +58,8 @@ class FindingReason(StrEnum):
     ARGUMENTS_UNREADABLE = "ArgumentsUnreadable"
     PROMETHEUS_UNKNOWN = "PrometheusUnknown"
     PROMETHEUS_URL_NOT_ALLOWED = "PrometheusUrlNotAllowed"
+    DOES_NOT_FIT = "DoesNotFit"
+    DRAFT_COSTS_SEQUENCES = "DraftCostsSequences"
 
 
 FINDING_SENTENCES: dict[FindingReason, str] = {
@@ -103,6 +105,8 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.ARGUMENTS_UNREADABLE: "Engine arguments are hidden in a script: the spec has to say what they do.",
     FindingReason.PROMETHEUS_UNKNOWN: "Source Prometheus, and nobody says where it is.",
     FindingReason.PROMETHEUS_URL_NOT_ALLOWED: "The operator's settings do not allow a Prometheus of one's own.",
+    FindingReason.DOES_NOT_FIT: "The accelerator has no room for one sequence beside the weights (`specfleet plan`).",
+    FindingReason.DRAFT_COSTS_SEQUENCES: "The draft takes more than a fifth of the sequences (`specfleet plan`).",
 }
 
 

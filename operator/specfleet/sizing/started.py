@@ -1,0 +1,149 @@
+"""How an engine that is started with given arguments lays out its memory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packaging.version import Version
+
+from specfleet.api.v1alpha1 import EngineType
+from specfleet.engines.arguments import ReadArguments
+from specfleet.engines.json_text import read_value
+from specfleet.sizing.cache import Blocks
+from specfleet.sizing.dtypes import dtype_bytes, kv_dtype_bytes, online
+from specfleet.sizing.plan import OVERHEAD_BYTES, Serving
+from specfleet.sizing.quantities import bytes_of
+from specfleet.sizing.reading import SizingProblem, shown
+from specfleet.sizing.shape import ModelShape
+
+_MORE_UTILISATION_SINCE = Version("0.20")
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How many accelerators share a model."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the person who plans says; None: what the engine's arguments say, or its own default."""
+
+    memory_bytes: int
+    context: int | None = None
+    utilisation: float | None = None
+    overhead_bytes: int | None = None
+
+
+def serving_of(
+    arguments: ReadArguments, release: str, target: ModelShape, parallel: Parallel, max_sequences: int, told: Told
+) -> Serving:
+    """How a pod that is started so serves.
+
+    Args:
+        release: of the engine: vLLM takes 0.90 of the memory by itself, since 0.20 it is 0.92.
+        max_sequences: that one engine runs at once.
+
+    Raises:
+        SizingProblem: an argument cannot be read, or how the engine divides its memory is not known.
+    """
+    if arguments.engine is not EngineType.VLLM:
+        raise SizingProblem(
+            f"how {arguments.engine or 'this engine'} divides its memory is not in this plan yet: it knows vLLM"
+        )
+    flags = dict(arguments.flags)
+    served = _whole(flags, "max-model-len") or target.max_positions
+    context = told.context or served
+    if context is None:
+        raise SizingProblem(
+            "neither max-model-len nor the target's config.json says how long sequences are: give --context"
+        )
+    if served is not None and context > served:
+        raise SizingProblem(
+            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context, or raise "
+            "engine.args[max-model-len]"
+        )
+    default = 0.92 if Version(release) >= _MORE_UTILISATION_SINCE else 0.9
+    kv_memory = flags.get("kv-cache-memory-bytes")
+    return Serving(
+        memory_bytes=told.memory_bytes,
+        utilisation=told.utilisation or _share(flags, "gpu-memory-utilization") or default,
+        overhead_bytes=OVERHEAD_BYTES if told.overhead_bytes is None else told.overhead_bytes,
+        context=context,
+        max_sequences=max_sequences,
+        kv_bytes=kv_bytes(flags.get("kv-cache-dtype"), target),
+        blocks=Blocks(
+            size=_whole(flags, "block-size") or 16,
+            grouped="disable-hybrid-kv-cache-manager" not in flags,
+        ),
+        tensor=parallel.tensor,
+        pipeline=parallel.pipeline,
+        data=parallel.data,
+        kv_memory_bytes=bytes_of(kv_memory) if kv_memory is not None else None,
+        kv_blocks=_whole(flags, "num-gpu-blocks-override"),
+    )
+
+
+def loaded(target: ModelShape, arguments: ReadArguments) -> ModelShape:
+    """The target as the engine loads it: `--dtype`, and quantisation that it does itself, change its weights.
+
+    Raises:
+        SizingProblem: the dtype is not known.
+    """
+    flags = dict(arguments.flags)
+    dtype, method = flags.get("dtype"), flags.get("quantization")
+    if dtype and dtype != "auto":
+        size = dtype_bytes(dtype, "engine.args[dtype]")
+        known = target.parameter_bytes
+        if known is not None and target.quantisation is None:
+            known = known * size // target.dtype_bytes
+        target = replace(target, dtype=dtype, dtype_bytes=size, parameter_bytes=known)
+    elif target.dtype_bytes == 4:
+        # vLLM serves float32 checkpoints in half of it.
+        known = target.parameter_bytes // 2 if target.parameter_bytes is not None else None
+        target = replace(target, dtype="bfloat16", dtype_bytes=2, parameter_bytes=known)
+    if method and target.quantisation is None:
+        target = replace(target, quantisation=online(method), parameter_bytes=None)
+    return target
+
+
+def kv_bytes(dtype: str | None, target: ModelShape) -> int:
+    """Bytes of a KV element: `auto` is the checkpoint's own wish, else the model's dtype."""
+    if dtype is None or dtype == "auto":
+        own = target.quantisation.kv_bytes if target.quantisation is not None else None
+        return own or target.dtype_bytes
+    return kv_dtype_bytes(dtype)
+
+
+def draft_tensor(config: Mapping[str, Any] | None, tensor: int) -> int:
+    """Accelerators that share the draft: the target's, unless its `draft_tensor_parallel_size` says 1."""
+    value = (config or {}).get("draft_tensor_parallel_size")
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else tensor
+
+
+def _whole(flags: Mapping[str, str | None], name: str) -> int | None:
+    text = flags.get(name)
+    if text is None or text in ("auto", "-1"):
+        return None
+    value = read_value(text)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SizingProblem(f"expected engine.args[{name}] to be a whole number from 1, found {shown(text)}")
+    return value
+
+
+def _share(flags: Mapping[str, str | None], name: str) -> float | None:
+    text = flags.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise SizingProblem(f"expected engine.args[{name}] to be a number above 0 and up to 1, found {shown(text)}")
+    return value

@@ -1,0 +1,238 @@
+"""config.json of well-known models, as far as it says something about shape. Parameters as their publishers count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Config = dict[str, Any]
+
+LLAMA_8B: Config = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+}
+LLAMA_70B: Config = {
+    **LLAMA_8B,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 80,
+}
+LLAMA_70B_FP8: Config = {
+    **LLAMA_70B,
+    "quantization_config": {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "modules_to_not_convert": ["lm_head"],
+    },
+}
+LLAMA_1B: Config = {
+    **LLAMA_8B,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "head_dim": 64,
+    "num_hidden_layers": 16,
+    "tie_word_embeddings": True,
+}
+EAGLE3_8B: Config = {
+    **LLAMA_8B,
+    "architectures": ["LlamaForCausalLMEagle3"],
+    "num_hidden_layers": 1,
+    "draft_vocab_size": 32000,
+    "torch_dtype": "float16",
+}
+EAGLE3_70B: Config = {
+    **EAGLE3_8B,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_attention_heads": 64,
+}
+DEEPSEEK_V3: Config = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "num_hidden_layers": 61,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "moe_layer_freq": 1,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+    "max_position_embeddings": 163840,
+    "num_nextn_predict_layers": 1,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+QWEN3_8B: Config = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_hidden_layers": 36,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "tie_word_embeddings": False,
+    "use_sliding_window": False,
+    "torch_dtype": "bfloat16",
+}
+QWEN3_06B: Config = {
+    **QWEN3_8B,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 28,
+    "tie_word_embeddings": True,
+}
+QWEN3_30B_A3B: Config = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_hidden_layers": 48,
+    "num_experts": 128,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+MIXTRAL: Config = {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "num_local_experts": 8,
+    "vocab_size": 32000,
+    "sliding_window": None,
+    "torch_dtype": "bfloat16",
+}
+MISTRAL_7B: Config = {
+    "model_type": "mistral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "vocab_size": 32000,
+    "sliding_window": 4096,
+    "max_position_embeddings": 32768,
+    "torch_dtype": "bfloat16",
+}
+GEMMA3_27B: Config = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "torch_dtype": "bfloat16",
+    "vision_config": {"model_type": "siglip_vision_model"},
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 5376,
+        "intermediate_size": 21504,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 16,
+        "head_dim": 128,
+        "num_hidden_layers": 62,
+        "sliding_window": 1024,
+    },
+}
+GPT_OSS_20B: Config = {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "num_hidden_layers": 24,
+    "num_local_experts": 32,
+    "layer_types": ["sliding_attention", "full_attention"] * 12,
+    "sliding_window": 128,
+    "attention_bias": True,
+    "vocab_size": 201088,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": False,
+    "quantization_config": {
+        "quant_method": "mxfp4",
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
+    },
+}
+QWEN3_NEXT: Config = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "hidden_size": 2048,
+    "intermediate_size": 5120,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+    "num_experts": 512,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "num_hidden_layers": 48,
+    "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "vocab_size": 151936,
+    "max_position_embeddings": 262144,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+PHI3_MINI: Config = {
+    "model_type": "phi3",
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "num_hidden_layers": 32,
+    "vocab_size": 32064,
+    "max_position_embeddings": 4096,
+    "sliding_window": 2047,
+    "torch_dtype": "bfloat16",
+}
+PARAMETERS: dict[str, tuple[Config, int]] = {
+    "Llama-3.1-8B": (LLAMA_8B, 8_030_261_248),
+    "Llama-3.1-70B": (LLAMA_70B, 70_553_706_496),
+    "Llama-3.2-1B": (LLAMA_1B, 1_235_814_400),
+    "DeepSeek-V3": (DEEPSEEK_V3, 671_026_419_200),
+    "Qwen3-8B": (QWEN3_8B, 8_190_735_360),
+    "Qwen3-0.6B": (QWEN3_06B, 596_049_920),
+    "Qwen3-30B-A3B": (QWEN3_30B_A3B, 30_532_122_624),
+    "Mixtral-8x7B": (MIXTRAL, 46_702_792_704),
+    "Mistral-7B": (MISTRAL_7B, 7_241_732_096),
+    "gemma-3-27b, text": (GEMMA3_27B, 27_009_346_304),
+    "gpt-oss-20b": (GPT_OSS_20B, 20_914_757_184),
+    "Qwen3-Next-80B-A3B": (QWEN3_NEXT, 79_674_391_296),
+    "Phi-3-mini": (PHI3_MINI, 3_821_079_552),
+}
