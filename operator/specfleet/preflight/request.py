@@ -1,0 +1,136 @@
+"""What a preflight is asked: two models, and how the engine is to use them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
+from specfleet.engines.release import Minor, parse_version, tag_version
+
+WITHOUT_CHECKPOINT = (DraftMode.NGRAM, DraftMode.SUFFIX)
+_LENGTH_FLAGS = {EngineType.VLLM: "max-model-len"}
+_OTHER_LENGTH_FLAGS = ("context-length", "max_seq_len")
+_UNITS = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 1024, "M": 1024**2, "G": 1024**3, "": 1}
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model: an absolute path, or owner/name on the Hub with a revision (None is the Hub's default)."""
+
+    model: str
+    revision: str | None = None
+
+    @property
+    def on_hub(self) -> bool:
+        """Whether it is no path."""
+        return not self.model.startswith("/")
+
+
+@dataclass(frozen=True)
+class PreflightRequest:
+    """Everything that a verdict depends on, beside the files.
+
+    Attributes:
+        release: of the engine, such as `0.32.0`.
+        tokens: drafted a round, k.
+        served_tokens: the longest sequence that is served; None: what the target's config.json says.
+        draft: None where the heads are in the target.
+        heterogeneous_vocab: the engine maps tokens of another vocabulary.
+    """
+
+    engine: EngineType
+    release: str
+    mode: DraftMode
+    tokens: int
+    served_tokens: int | None
+    target: ModelRef
+    draft: ModelRef | None
+    heterogeneous_vocab: bool = False
+
+    @property
+    def minor(self) -> Minor:
+        """The minor release."""
+        return Minor.of(Version(self.release))
+
+    def encode(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def key(self) -> str:
+        """A short name: another for every request whose verdict can be another."""
+        return hashlib.sha256(self.encode().encode()).hexdigest()[:10]
+
+
+def decode_request(text: str) -> PreflightRequest:
+    """From JSON. Raises ValueError: it is none."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        refs = {name: ModelRef(**found[name]) for name in ("target", "draft") if found[name] is not None}
+        return PreflightRequest(
+            EngineType(found["engine"]),
+            str(found["release"]),
+            DraftMode(found["mode"]),
+            int(found["tokens"]),
+            None if found["served_tokens"] is None else int(found["served_tokens"]),
+            refs["target"],
+            refs.get("draft"),
+            bool(found["heterogeneous_vocab"]),
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"expected a preflight request as JSON: {problem}") from None
+
+
+def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
+    """What is to be checked of a valid SpecDeployment; None where there is nothing: no pools of our own, no checkpoint.
+
+    MTP without a draft model looks for the heads in the target.
+    """
+    spec = deployment.spec
+    if spec.external is not None or spec.draft.mode in WITHOUT_CHECKPOINT:
+        return None
+    release = parse_version(spec.engine.version) if spec.engine.version else tag_version(spec.engine.image or "")
+    if release is None:
+        return None
+    target, draft = spec.rendered_target, spec.draft
+    return PreflightRequest(
+        engine=spec.engine.type,
+        release=str(release),
+        mode=draft.mode,
+        tokens=draft.tokens,
+        served_tokens=_served_tokens(deployment),
+        target=ModelRef(target.model, target.revision),
+        draft=None if draft.model is None else ModelRef(draft.model, draft.revision),
+        heterogeneous_vocab=draft.args.get("use_heterogeneous_vocab", "").lower() == "true",
+    )
+
+
+def _served_tokens(deployment: SpecDeployment) -> int | None:
+    """The length flag of the engine, as the last that is given wins; extraArgs come after args."""
+    engine = deployment.spec.engine
+    names = [_LENGTH_FLAGS[engine.type]] if engine.type in _LENGTH_FLAGS else list(_OTHER_LENGTH_FLAGS)
+    names += [name.replace("-", "_") for name in names]
+    found: str | None = None
+    for name, value in engine.args.items():
+        if name in names:
+            found = value
+    words = engine.extra_args
+    for index, word in enumerate(words):
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("--") and name in names:
+            found = value if equals else words[index + 1] if index + 1 < len(words) else None
+    return _length(found)
+
+
+def _length(text: str | None) -> int | None:
+    """`32768`, `32k` (thousands) or `32K` (1,024s); None for `auto`, -1 and what is none."""
+    match = re.fullmatch(r"([0-9]{1,9})(\.[0-9]{1,3})?([kmgKMG]?)", text or "")
+    if match is None:
+        return None
+    return int(float(match[1] + (match[2] or "")) * _UNITS[match[3]]) or None
