@@ -12,7 +12,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-COMMANDS = ("validate", "preflight", "render", "engines", "adopt", "explain", "replay", "doctor", "run", "drain")
+COMMANDS = (
+    "validate",
+    "preflight",
+    "plan",
+    "render",
+    "engines",
+    "adopt",
+    "explain",
+    "replay",
+    "doctor",
+    "run",
+    "drain",
+)
 """Command NAME is `NAME_command` in `specfleet.cli.NAME`."""
 
 

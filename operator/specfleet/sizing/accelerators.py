@@ -47,8 +47,9 @@ def accelerator(name: str) -> Accelerator:
     for one in known.values():
         if name.lower() in {one.name.lower(), *(product.lower() for product in one.products)}:
             return one
-    near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.4)
-    meant = f", did you mean {near[0]}?" if near else ""
+    longer = [one for one in known if one.startswith(name.upper())]
+    near = longer or difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.4)
+    meant = f", did you mean {' or '.join(near)}?" if near else ""
     raise SizingProblem(
         f"accelerator {shown(name)} is not in the table ({', '.join(known)}){meant}: name one of these, or give the "
         "memory that the engine sees, for instance --memory 80Gi"

@@ -115,7 +115,7 @@ def fleet_plan(
     """
     without = pool_room(target, NO_DRAFT, serving)
     with_draft = pool_room(target, draft, speculative_serving or serving)
-    lost = 1 - with_draft.running / without.running if without.running else 0.0
+    lost = _lost(without, with_draft, serving)
     return FleetPlan(
         baseline=without,
         speculative=with_draft,
@@ -123,9 +123,16 @@ def fleet_plan(
         speculative_replicas=speculative_replicas,
         accelerators_per_pod=serving.accelerators,
         second_pool_accelerators=baseline_replicas * serving.accelerators,
-        lost=max(0.0, lost),
+        lost=lost,
         findings=tuple(_findings(without, with_draft, serving, lost)),
     )
+
+
+def _lost(without: PoolRoom, with_draft: PoolRoom, serving: Serving) -> float:
+    """Share of the sequences that run, before they are rounded: of a few long ones, one more or less is chance."""
+    limit = serving.max_sequences
+    before, after = (min(room.kv_bytes / room.sequence_bytes, limit) for room in (without, with_draft))
+    return max(0.0, 1 - max(after, 0) / before) if before > 0 else 0.0
 
 
 def pool_room(target: ModelShape, draft: DraftCost, serving: Serving) -> PoolRoom:
@@ -236,6 +243,12 @@ def _findings(without: PoolRoom, with_draft: PoolRoom, serving: Serving, lost: f
 
 
 def _does_not_fit(what: str, room: PoolRoom, serving: Serving) -> str:
+    if serving.kv_memory_bytes is not None or serving.kv_blocks is not None:
+        return (
+            f"{what} has {gib(room.kv_bytes)} of KV cache by the engine's arguments, and one sequence of "
+            f"{serving.context} tokens needs {gib(room.sequence_bytes)}: give it more, or lower the served context "
+            "(max-model-len)"
+        )
     taken = serving.utilisation * serving.memory_bytes
     sums = (
         f"{gib(room.weight_bytes)} of weights and {gib(serving.overhead_bytes)} of other needs leave "

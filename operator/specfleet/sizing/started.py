@@ -13,7 +13,7 @@ from specfleet.engines.arguments import ReadArguments
 from specfleet.engines.json_text import read_value
 from specfleet.sizing.cache import Blocks
 from specfleet.sizing.dtypes import dtype_bytes, kv_dtype_bytes, online
-from specfleet.sizing.plan import OVERHEAD_BYTES, Serving
+from specfleet.sizing.plan import GIB, OVERHEAD_BYTES, Serving
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem, shown
 from specfleet.sizing.shape import ModelShape
@@ -32,9 +32,15 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Told:
-    """What the person who plans says; None: what the engine's arguments say, or its own default."""
+    """What the person who plans says; None: what the engine's arguments say, or its own default.
 
-    memory_bytes: int
+    Args:
+        memory_bytes: of one accelerator, as a process sees it; None for an engine on CPUs.
+        cpu_cache: the variable VLLM_CPU_KVCACHE_SPACE, in GiB.
+    """
+
+    memory_bytes: int | None = None
+    cpu_cache: str | None = None
     context: int | None = None
     utilisation: float | None = None
     overhead_bytes: int | None = None
@@ -69,24 +75,39 @@ def serving_of(
             "engine.args[max-model-len]"
         )
     default = 0.92 if Version(release) >= _MORE_UTILISATION_SINCE else 0.9
-    kv_memory = flags.get("kv-cache-memory-bytes")
+    on_cpu = told.memory_bytes is None
     return Serving(
-        memory_bytes=told.memory_bytes,
+        memory_bytes=told.memory_bytes or 0,
         utilisation=told.utilisation or _share(flags, "gpu-memory-utilization") or default,
         overhead_bytes=OVERHEAD_BYTES if told.overhead_bytes is None else told.overhead_bytes,
         context=context,
         max_sequences=max_sequences,
         kv_bytes=kv_bytes(flags.get("kv-cache-dtype"), target),
         blocks=Blocks(
-            size=_whole(flags, "block-size") or 16,
+            size=_whole(flags, "block-size") or (128 if on_cpu and target.latent is None else 16),
             grouped="disable-hybrid-kv-cache-manager" not in flags,
         ),
         tensor=parallel.tensor,
         pipeline=parallel.pipeline,
         data=parallel.data,
-        kv_memory_bytes=bytes_of(kv_memory) if kv_memory is not None else None,
+        kv_memory_bytes=_kv_memory(flags, told),
         kv_blocks=_whole(flags, "num-gpu-blocks-override"),
     )
+
+
+def _kv_memory(flags: Mapping[str, str | None], told: Told) -> int | None:
+    """KV cache that the engine is told outright. On CPUs nothing else bounds it but the node's own memory."""
+    text = flags.get("kv-cache-memory-bytes")
+    if text is not None:
+        return bytes_of(text)
+    if told.memory_bytes is not None:
+        return None
+    if told.cpu_cache is None or not told.cpu_cache.isdigit() or not int(told.cpu_cache):
+        raise SizingProblem(
+            "an engine on CPUs takes its KV cache from the node's memory as it finds it: write engine.env "
+            "VLLM_CPU_KVCACHE_SPACE, in whole GiB, to plan with"
+        )
+    return int(told.cpu_cache) * GIB
 
 
 def loaded(target: ModelShape, arguments: ReadArguments) -> ModelShape:
