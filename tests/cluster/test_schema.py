@@ -270,7 +270,6 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
     "rendered without a target": (without("spec.target"), "strategy Split needs the model to serve"),
     "rendered with a target of null": (changed("spec.target", None), "strategy Split needs the model to serve"),
     "rendered without a draft": (changed("spec.drafts", []), "strategy Split needs one way to draft"),
-    "rendered SGLang": (changed("spec.engine.type", "SGLang"), "this release renders vLLM only"),
     "rendered without a size": (changed("spec.pools", {}), "strategy Split needs the size of the fleet"),
     "Services with rendered pools": (
         changed("spec.pools.external", {"baseline": {"service": "llama"}}),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from specfleet.api.findings import errors
-from specfleet.api.v1alpha1 import Draft, SpecDeployment
+from specfleet.api.v1alpha1 import Draft, EngineType, SpecDeployment
 from specfleet.render.meta import OwnerRef
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate, validate_document
@@ -82,7 +82,12 @@ def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> N
     engine["args"] = [word for word in engine["args"] if word not in added]
     without_the_drafts_own(deployment.spec.draft, speculative, templates[f"{deployment.name}-baseline"])
 
-    assert [word.split("=")[0] for word in added] == ["--speculative-config", "--per-request-spec-decode-metrics"]
+    names = [word.split("=")[0] for word in added]
+    if deployment.spec.engine.type is EngineType.VLLM:
+        assert names == ["--speculative-config", "--per-request-spec-decode-metrics"]
+    else:
+        assert names[0] == "--speculative-algorithm"
+        assert all(name.startswith("--speculative-") for name in names)
     assert (
         yaml.safe_dump(speculative).replace(f"specfleet.dev/pool: {draft}", "specfleet.dev/pool: baseline") == baseline
     )
@@ -100,6 +105,10 @@ ROUTING_AND_POLICY_EDITS: tuple[Document, ...] = (
 @pytest.mark.parametrize("edit", ROUTING_AND_POLICY_EDITS, ids=["routes", "limits", "observe", "policy"])
 def test_no_change_of_routing_or_policy_changes_a_pod_template(folder: Path, edit: Document) -> None:
     before = yaml.safe_load((folder / "cr.yaml").read_text())
+    edit = copy.deepcopy(edit)
+    if "breakEven" in before["spec"]["policy"] and edit.get("policy", {}).pop("minAcceptancePercent", None):
+        # Drafts that are trees take no percentage.
+        edit["policy"]["breakEven"] = {"source": "Fixed", "tokensPerStep": "2.2"}
     after = {**before, "spec": {**before["spec"], **edit}}
 
     first = render_all(SpecDeployment.parse(before), SETTINGS)

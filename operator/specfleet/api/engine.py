@@ -11,7 +11,7 @@ from specfleet.api.base import Model, Rule, rules
 
 
 class EngineType(StrEnum):
-    """Serving engines. vLLM is rendered too; SGLang is taken as it runs, in External pools."""
+    """Serving engines."""
 
     VLLM = "vLLM"
     SGLANG = "SGLang"

@@ -142,12 +142,6 @@ _EXTERNAL_RULES = (
         ".drafts",
     ),
     Rule(
-        f"{_EXTERNAL} || self.engine.type == 'vLLM'",
-        "this release renders vLLM only: write engine.type: vLLM, or pools.strategy: External for SGLang pods that run "
-        "already",
-        ".engine.type",
-    ),
-    Rule(
         f"{_EXTERNAL} || !has(self.drafts) || self.drafts.all(d, d.mode in ['NGram', 'Suffix', 'MTP'] || has(d.model))",
         "modes DraftModel, Medusa, EAGLE, EAGLE3 and DFlash need a draft checkpoint: write drafts[0].model",
         ".drafts",

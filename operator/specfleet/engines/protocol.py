@@ -49,6 +49,8 @@ class EngineFacts:
         shutdown_seconds: how long the engine then lets requests in flight finish.
         refused_fields: request body members that the engine refuses under speculation.
         figures_per_request: whether answers carry their own acceptance figures.
+        idle_seconds: how long a router may keep an unused connection; shorter than the engine keeps it.
+        route_label: the label by which the engine counts by route, where it takes one from the request.
     """
 
     release: str
@@ -71,6 +73,8 @@ class EngineFacts:
     shutdown_seconds: int
     refused_fields: tuple[str, ...]
     figures_per_request: bool
+    idle_seconds: int = 30
+    route_label: str | None = None
 
     @property
     def grace_seconds(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from specfleet.api.v1alpha1 import EngineType
 from specfleet.engines.protocol import EngineModule
+from specfleet.engines.sglang import SGLang
 from specfleet.engines.vllm import VLLM
 
-_MODULES: dict[EngineType, EngineModule] = {EngineType.VLLM: VLLM()}
+_MODULES: dict[EngineType, EngineModule] = {EngineType.VLLM: VLLM(), EngineType.SGLANG: SGLang()}
 
 
 def engine_module(kind: EngineType) -> EngineModule:

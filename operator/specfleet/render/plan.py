@@ -77,6 +77,7 @@ def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int], routers:
         routes=tuple(_route(route, shares[route.name]) for route in spec.routing.routes),
         served_name=deployment.served_name,
         refused_fields=facts.refused_fields,
+        route_label=facts.route_label,
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
     )
@@ -91,6 +92,7 @@ def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts, routers: in
         health_path=facts.health_path,
         max_requests=requests_per_router(facts.max_sequences, deployment.spec.pools.size, routers),
         revision=deployment.spec.rendered_target.revision or "",
+        idle_seconds=facts.idle_seconds,
     )
 
 

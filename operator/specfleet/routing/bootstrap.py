@@ -177,7 +177,7 @@ def _data_listener(places: Places) -> Resource:
         "early_header_mutation_extensions": _early(
             {"remove_on_match": {"key_matcher": {"prefix": "x-envoy-"}}},
             {"remove_on_match": {"key_matcher": {"prefix": "x-specfleet-"}}},
-            {"remove": "x-custom-labels"},
+            {"remove": names.CUSTOM_LABELS_HEADER},
             {"remove": "accept-encoding"},
         ),
         "local_reply_config": _local_replies(),

@@ -21,6 +21,9 @@ BASELINE_ONLY = "baseline-only"
 LISTENER_HEADER = "x-specfleet-listener"
 """Set by the loopback listener that reads the table back, stripped on the data port."""
 
+CUSTOM_LABELS_HEADER = "x-custom-labels"
+"""Labels by which SGLang counts a request, as a JSON object; a client's own are stripped."""
+
 INELIGIBLE = "ineligible"
 OTHER = "other"
 BASELINE = "baseline"

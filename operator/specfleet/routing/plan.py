@@ -78,6 +78,8 @@ class RouterPlan:
     refused_fields: tuple[str, ...] = field(default=())
     max_request_bytes: int = 16 * 1024 * 1024
     tenant_header: str | None = None
+    route_label: str | None = None
+    """The label under which engines are told a request's route, in the header `x-custom-labels`."""
 
     def __post_init__(self) -> None:
         if not self.routes or self.routes[-1].matches:

@@ -209,12 +209,24 @@ def _forward(
                 {"name": names.SPECULATIVE_FIRST, "weight": route.speculative_percent},
             ]
         }
-    return {
+    found: Resource = {
         "name": f"{route.name}/{names.INELIGIBLE}" if ineligible else route.name,
         "match": match,
         "route": action,
         "metadata": _labels(plan, names.INELIGIBLE if ineligible else route.name, route.name),
     }
+    if plan.route_label is not None:
+        told = names.INELIGIBLE if ineligible else route.name
+        found["request_headers_to_add"] = [
+            {
+                "header": {
+                    "key": names.CUSTOM_LABELS_HEADER,
+                    "value": json.dumps({plan.route_label: told}, separators=(",", ":")),
+                },
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+        ]
+    return found
 
 
 def _labels(plan: RouterPlan, label: str, user_route: str) -> Resource:

@@ -318,7 +318,7 @@ def test_lossy_acceptance_is_kept_because_it_ran_so_and_named() -> None:
         ),
         (
             deployment("s", {"name": "s", "image": "lmsysorg/sglang:v0.5.23", "args": ["sglang", "serve", LLAMA]}),
-            "renders vLLM only: leave out --split",
+            "carries the arguments of vLLM only: leave out --split",
         ),
         (
             deployment("s", {"name": "s", "image": "vllm/vllm-openai", "command": ["sh", "-c", "vllm serve $M"]}),

@@ -91,10 +91,10 @@ def test_a_gone_key_was_known_once_and_its_sentence_says_until_when(name: str) -
 
 
 def pools() -> Iterator[tuple[str, Version, list[str]]]:
-    """Name, release and engine arguments of each pool of each fixture whose pools are rendered."""
+    """Name, release and engine arguments of each pool of each fixture whose pools are rendered with vLLM."""
     for folder in case_folders():
         deployment = read_deployment(folder)
-        if deployment.spec.external is not None:
+        if deployment.spec.external is not None or deployment.spec.engine.type is not EngineType.VLLM:
             continue
         for item in render_all(deployment, SETTINGS):
             if item["kind"] == "Deployment":

@@ -67,7 +67,7 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
         raise AdoptError(f"{side.name}: {'; '.join(side.read.problems)}")
     if side.engine is not EngineType.VLLM:
         raise AdoptError(
-            f"{side.name} runs {side.engine.value}, and this release of specfleet renders vLLM only: leave out --split"
+            f"{side.name} runs {side.engine.value}, and --split carries the arguments of vLLM only: leave out --split"
         )
     notes = list(scene.notes)
     engine, release = _release(side, options, notes)

@@ -1,0 +1,211 @@
+"""SGLang behind the engine protocol: its releases, how it is started, and what it cannot do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
+from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
+from specfleet.engines.release import agree, image_tag, is_image_reference, parse_version, tag_version
+from specfleet.engines.running import IDLE_SECONDS, running_engine
+from specfleet.engines.sglang_arguments import MAX_RUNNING, env_findings, flag_findings, last_flags, sequences
+from specfleet.engines.sglang_drafts import draft_findings, speculative_args
+from specfleet.engines.sglang_tables import OLDEST, ROUTE_LABEL, table
+
+PORT = 30000
+ALIVE_PATH = "/v1/models"
+CACHE_MOUNT = "/var/cache/specfleet"
+DEFAULT_MAX_SEQUENCES = 48
+"""What SGLang takes under speculation where nothing is said; without it, the pools would differ."""
+KEEP_ALIVE_SECONDS = 120
+KEEP_ALIVE_SINCE = Version("0.5.10")
+"""The first release in which it can be set; before it the engine closes unused connections after 5 s."""
+PRE_STOP_SECONDS = 45
+SHUTDOWN_SECONDS = 300
+ROUTER_IDLE_SECONDS = 30
+PUBLIC_IMAGE = "lmsysorg/sglang"
+_LABELS_FLAG = "tokenizer-metrics-allowed-custom-labels"
+
+
+class SGLang:
+    """The engine module of SGLang."""
+
+    def check(self, deployment: SpecDeployment) -> list[Finding]:
+        """Everything in the object that this release of SGLang cannot do, in the order of the spec."""
+        spec = deployment.spec
+        version, found = _release(spec)
+        release = max(version or table().newest, OLDEST)
+        found += flag_findings(spec, release)
+        found += env_findings(spec)
+        found += draft_findings(spec, release)
+        return found
+
+    def facts(self, deployment: SpecDeployment, *, speculative: bool) -> EngineFacts:
+        """Facts of one pool.
+
+        Raises:
+            ValueError: the object has errors by `check`.
+        """
+        problems = errors(self.check(deployment))
+        if problems:
+            raise ValueError(f"{deployment.name} cannot be rendered: {problems[0].path}: {problems[0].message}")
+        spec = deployment.spec
+        version, _ = _release(spec)
+        assert version is not None
+        health = running_engine(spec.engine.type, str(version)).health_path
+        parallelism = spec.rendered_target.parallelism
+        max_sequences = _max_sequences(spec, version)
+        shared = "enable-dp-attention" in last_flags(spec.engine, version)
+        return EngineFacts(
+            release=str(version),
+            image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version.public}",
+            command=("python3", "-m", "sglang.launch_server"),
+            args=_args(deployment, version, max_sequences, speculative),
+            env=tuple(_env(spec, version, speculative)),
+            port=PORT,
+            health_path=health,
+            startup=ProbeFact(health, period_seconds=10, timeout_seconds=5, failure_threshold=180),
+            readiness=ProbeFact(health, period_seconds=5, timeout_seconds=5, failure_threshold=3),
+            liveness=ProbeFact(ALIVE_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
+            shared_memory=True,
+            model_mount=spec.rendered_target.model if spec.rendered_target.model.startswith("/") else None,
+            draft_mount=_draft_mount(spec) if speculative else None,
+            cache_mount=CACHE_MOUNT,
+            # With DP attention the ranks share the accelerators of tensor parallelism.
+            accelerators=parallelism.tensor * parallelism.pipeline * (1 if shared else parallelism.data),
+            max_sequences=max_sequences,
+            pre_stop_seconds=PRE_STOP_SECONDS,
+            shutdown_seconds=SHUTDOWN_SECONDS,
+            refused_fields=(),
+            figures_per_request=False,
+            idle_seconds=ROUTER_IDLE_SECONDS if version >= KEEP_ALIVE_SINCE else IDLE_SECONDS,
+            route_label=ROUTE_LABEL if _has_labels(version) else None,
+        )
+
+
+def _release(spec: SpecDeploymentSpec) -> tuple[Version | None, list[Finding]]:
+    """The release by `engine.version` and the image tag, and what is wrong with them."""
+    image, text, newest = spec.engine.image, spec.engine.version, table().newest
+    if image is not None and not is_image_reference(image):
+        return None, [
+            error(
+                FindingReason.INVALID_VALUE,
+                "spec.engine.image",
+                f"expected an image reference such as {PUBLIC_IMAGE}:v{newest}, without a scheme and with the "
+                f"repository in lower case, found {image!r}",
+            )
+        ]
+    tagged = tag_version(image) if image is not None else None
+    if tagged is not None and tagged.major > 0 and text is not None:
+        tagged = None  # a private image with a numbering of its own: no SGLang release begins with 1
+    stated = parse_version(text) if text is not None else None
+    if text is not None and (stated is None or len(stated.release) < 3):
+        return None, [
+            error(
+                FindingReason.INVALID_VALUE,
+                "spec.engine.version",
+                f'SGLang changes with every release: write one in full such as "{newest}", found {text!r}',
+            )
+        ]
+    if stated is not None and tagged is not None and not agree(stated, tagged):
+        return stated, [
+            error(
+                FindingReason.RELEASE_MISMATCH,
+                "spec.engine.version",
+                f"engine.version says {stated}, the image tag {image_tag(image or '')} says {tagged}: "
+                "make them one release, or remove engine.version",
+            )
+        ]
+    version = stated or tagged
+    if version is None or len(version.release) < 3:
+        tag = image_tag(image or "")
+        what = f"tag {tag!r} names no full release" if tag else "the reference has no tag"
+        return None, [
+            error(
+                FindingReason.RELEASE_UNKNOWN,
+                "spec.engine.image",
+                f'{what}: write engine.version, for instance "{newest}", or an image with a release tag',
+            )
+        ]
+    return version, list(_supported(version))
+
+
+def _supported(version: Version) -> Iterator[Finding]:
+    newest = table().newest
+    if version < OLDEST:
+        yield error(
+            FindingReason.RELEASE_TOO_OLD,
+            "spec.engine",
+            f"SGLang {version} is older than what specfleet renders: use {OLDEST} or newer; a draft's revision cannot "
+            "be said before it",
+        )
+    if version > newest:
+        yield warning(
+            FindingReason.RELEASE_UNTESTED,
+            "spec.engine",
+            f"SGLang {version} is newer than {newest}, the newest release that specfleet knows: it is rendered like "
+            f"{newest}",
+        )
+
+
+def _has_labels(version: Version) -> bool:
+    return table().knows(_LABELS_FLAG, table().nearest(version))
+
+
+def _max_sequences(spec: SpecDeploymentSpec, release: Version) -> int:
+    given = last_flags(spec.engine, release).get(MAX_RUNNING)
+    return (sequences(given.value) if given is not None else None) or DEFAULT_MAX_SEQUENCES
+
+
+def _draft_mount(spec: SpecDeploymentSpec) -> str | None:
+    """Where a volume of the draft's own is mounted."""
+    source = spec.draft.source
+    return spec.draft.model if source is not None and source.hugging_face is None else None
+
+
+def _args(deployment: SpecDeployment, release: Version, max_sequences: int, speculative: bool) -> tuple[str, ...]:
+    spec = deployment.spec
+    target = spec.rendered_target
+    parallelism = target.parallelism
+    args = [
+        f"--model-path={target.model}",
+        f"--served-model-name={deployment.served_name}",
+        "--host=0.0.0.0",
+        f"--port={PORT}",
+        f"--tp-size={parallelism.tensor}",
+        f"--pp-size={parallelism.pipeline}",
+        f"--dp-size={parallelism.data}",
+        f"--{MAX_RUNNING}={max_sequences}",
+        "--enable-metrics",
+    ]
+    if _has_labels(release):
+        args.append(f"--{_LABELS_FLAG}={ROUTE_LABEL}")
+    if target.revision is not None and not target.model.startswith("/"):
+        args.append(f"--revision={target.revision}")
+    args += [
+        f"--{key}={value}" if value else f"--{key}"
+        for key, value in sorted(spec.engine.args.items())
+        if key != MAX_RUNNING
+    ]
+    args += spec.engine.extra_args
+    if speculative:
+        args += speculative_args(spec, release)
+    return tuple(args)
+
+
+def _env(spec: SpecDeploymentSpec, release: Version, speculative: bool) -> Iterator[EnvFact]:
+    if release >= KEEP_ALIVE_SINCE:
+        yield EnvFact("SGLANG_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
+    if spec.pools.storage.cache is not None:
+        yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
+    target, draft = spec.rendered_target.source, spec.draft.source if speculative else None
+    hubs = [source.hugging_face for source in (target, draft) if source is not None and source.hugging_face is not None]
+    token = next((hub.token_secret_ref for hub in hubs if hub.token_secret_ref is not None), None)
+    if token is not None:
+        yield EnvFact("HF_TOKEN", secret=(token.name, token.key))
+    needs_hub = target is None or bool(hubs)
+    if not needs_hub and not any(variable.name == "HF_HUB_OFFLINE" for variable in spec.engine.env):
+        yield EnvFact("HF_HUB_OFFLINE", "1")
