@@ -161,6 +161,11 @@ class Side:
         found = scraped_said(self.memory.scraped, self.hold(), self.memory.ledger.stale_seconds)
         return found.reason if found is not None else None
 
+    def trouble(self) -> str:
+        """What is wrong with the last answer."""
+        reading = self.memory.scraped.reading if self.memory.scraped is not None else None
+        return reading.trouble.message if reading is not None and reading.trouble is not None else ""
+
     async def tick(self) -> None:
         """One pass."""
         now = time.time()
@@ -272,7 +277,7 @@ async def test_both_sources_give_the_same_switch_at_most_one_block_apart(
 
 
 @pytest.mark.usefixtures("scaled")
-async def test_prometheus_away_holds_the_decision_and_it_goes_on_when_it_is_back(
+async def test_prometheus_slow_and_away_holds_the_decision_and_it_goes_on_when_it_is_back(
     scraped: Scraped, source: PrometheusSource, client: aiohttp.ClientSession
 ) -> None:
     async with aiohttp.ClientSession() as session:
@@ -281,8 +286,12 @@ async def test_prometheus_away_holds_the_decision_and_it_goes_on_when_it_is_back
         load = asyncio.create_task(traffic(client, scraped.bed))
         async with running(side):
             await eventually_async("it is read", lambda: side.hold() is None)
-            scraped.renamed.stop()
+            scraped.renamed.freeze()
             await eventually_async("it is held", lambda: side.hold() is Hold.METRICS_UNAVAILABLE)
+            await eventually_async("it is slow", lambda: "does not answer within 2 s" in side.trouble())
+            assert side.said() is Reason.PROMETHEUS_UNREACHABLE
+            scraped.renamed.stop()
+            await eventually_async("it is away", lambda: "refuses the connection" in side.trouble())
             assert side.said() is Reason.PROMETHEUS_UNREACHABLE
             await asyncio.sleep(2 * BLOCK_SECONDS)
             held = side.verdicts["chat"]

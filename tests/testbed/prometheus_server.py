@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
@@ -82,6 +83,11 @@ class PrometheusServer:
                 raise AssertionError(f"Prometheus does not start: {said}")
             time.sleep(0.05)
         return self
+
+    def freeze(self) -> None:
+        """Let it take connections and answer none; `stop` ends it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
 
     def stop(self) -> None:
         """End it; what it has recorded stays."""
