@@ -85,6 +85,7 @@ class PrometheusSource:
         self._hanging: dict[Endpoint, asyncio.Future[Any]] = {}
         self._foreign = asyncio.Semaphore(FOREIGN_QUERIES)
         self._diagnosed: dict[Endpoint, tuple[float, Trouble]] = {}
+        self._away: set[Endpoint] = set()  # did not answer last time
         self._wake = asyncio.Event()
 
     def want(self, key: Key, wanted: Wanted) -> None:
@@ -100,7 +101,11 @@ class PrometheusSource:
 
     def forget(self, key: Key) -> None:
         """Ask no more."""
-        self._subscriptions.pop(key, None)
+        gone = self._subscriptions.pop(key, None)
+        if gone is not None and all(
+            gone.wanted.endpoint != one.wanted.endpoint for one in self._subscriptions.values()
+        ):
+            self._away.discard(gone.wanted.endpoint)
 
     def reading(self, key: Key) -> Reading | None:
         """The last answer; None while there was none yet."""
@@ -108,9 +113,9 @@ class PrometheusSource:
         return found.reading if found is not None else None
 
     async def answered(self, key: Key, seconds: float) -> None:
-        """Wait for the first answer, so long at most."""
+        """Wait for the first answer, so long at most, and not for a server that is known to be away."""
         found = self._subscriptions.get(key)
-        if found is not None:
+        if found is not None and found.wanted.endpoint not in self._away:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(found.answered.wait(), seconds)
 
@@ -165,6 +170,8 @@ class PrometheusSource:
                     trouble = Trouble(error.reason, str(error))
                     logger.info("source Prometheus: %s", error)
                 self._on_query("ok" if trouble is None else "failed")
+                away = trouble is not None and trouble.reason is Reason.PROMETHEUS_UNREACHABLE
+                (self._away.add if away else self._away.discard)(endpoint)
             for key in keys:
                 found = self._subscriptions.get(key)
                 if found is not None and found.wanted.endpoint == endpoint:

@@ -124,6 +124,18 @@ async def test_a_server_that_hangs_holds_up_nobody_and_gets_one_request_at_a_tim
         assert len(hung.seen) <= 2
 
 
+async def test_the_first_answer_is_waited_for_unless_the_server_is_known_to_be_away(asking: Asking) -> None:
+    with Answers(slow) as server:
+        asking.want(server.url, KEYS[0], timeout=0.5)
+        began = time.monotonic()
+        await asking.source.answered(KEYS[0], 5.0)
+        assert time.monotonic() - began >= 0.5
+        asking.want(server.url, KEYS[1], timeout=0.5)
+        began = time.monotonic()
+        await asking.source.answered(KEYS[1], 5.0)
+        assert time.monotonic() - began < 0.4
+
+
 async def test_what_is_not_scraped_is_asked_for_its_cause_once(asking: Asking) -> None:
     def send(handler: BaseHTTPRequestHandler, query: str) -> None:
         labelled = [{"metric": {"namespace": "serving"}, "values": [[1, "1"]]}]
