@@ -202,7 +202,7 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
 def _compared(plan: FleetPlan, page: Path) -> Any:
     content = _file(page).decode("utf-8", errors="replace")
     pool = plan.speculative if _DRAFTING in content else plan.baseline
-    return compare(pool.kv_tokens, read_cache_config(content))
+    return compare(pool.counted_tokens, read_cache_config(content))
 
 
 def _lookahead(engine: Any, mode: DraftMode, tokens: int) -> int:

@@ -71,49 +71,82 @@ class Blocks:
     grouped: bool = True
 
 
-def sequence_bytes(layers: Sequence[Held], tokens: int, slots: int, drafted: int, blocks: Blocks) -> int:
-    """Bytes of one sequence of `tokens` tokens that needs `slots` more while it runs.
+@dataclass(frozen=True)
+class Layout:
+    """Layers in blocks, on one accelerator.
 
-    A sliding layer keeps the blocks that its window touches. A state takes one block, and one more for each of the
-    `drafted` tokens, to go back to (vLLM 0.32: `v1/kv_cache_interface.py`).
+    Args:
+        size: tokens of a block: as asked, or more where a state has to fit a block of attention.
+        page: bytes of a layer's part of a block, the widest layer's.
+        group: layers that one block holds; None where each layer or kind has blocks of its own.
+        buckets: layers that keep the same.
+    """
+
+    size: int
+    page: int
+    group: int | None
+    buckets: tuple[tuple[Held, ...], ...]
+
+    @property
+    def block_bytes(self) -> int | None:
+        """Bytes of one block as the engine counts blocks; None where it has several kinds of them."""
+        if self.group is not None:
+            return self.group * self.size * self.page
+        if len(self.buckets) == 1:
+            return sum(self.layer_bytes(layer) for layer in self.buckets[0])
+        return None
+
+    def layer_bytes(self, layer: Held) -> int:
+        """Bytes of a layer's part of a block."""
+        if layer.kind is not Kind.STATE:
+            return self.size * layer.token_bytes
+        return layer.state_bytes if self.group is None else self.size * self.page
+
+    def sequence_bytes(self, tokens: int, slots: int, drafted: int) -> int:
+        """Bytes of one sequence of `tokens` tokens that needs `slots` more while it runs.
+
+        A sliding layer keeps the blocks that its window touches. A state takes one block, and one more for each of
+        the `drafted` tokens, to go back to (vLLM 0.32: `v1/kv_cache_interface.py`).
+        """
+        whole = math.ceil((tokens + slots) / self.size)
+        total = 0
+        for bucket in self.buckets:
+            first = bucket[0]
+            if first.kind is Kind.STATE:
+                held_blocks = 1 + drafted
+            elif first.window is None:
+                held_blocks = whole
+            else:
+                held_blocks = min(whole, math.ceil((first.window - 1 + slots) / self.size) + 1)
+            if self.group is not None:
+                total += math.ceil(len(bucket) / self.group) * self.group * held_blocks * self.layer_bytes(first)
+            else:
+                total += held_blocks * sum(self.layer_bytes(layer) for layer in bucket)
+        return total
+
+
+def layout(layers: Sequence[Held], blocks: Blocks) -> Layout:
+    """How the layers are laid out.
+
+    Kinds of layers share blocks only where each layer's part has one size: a draft with other key-value heads in a
+    model with windows has not.
     """
     page = max((layer.token_bytes for layer in layers), default=0)
-    largest_state = max((layer.state_bytes for layer in layers), default=0)
-    size = blocks.size
-    if largest_state and page and blocks.grouped:
-        # Attention's block grows until its page holds a state.
-        size = max(size, math.ceil(math.ceil(largest_state / page) / _ALIGN) * _ALIGN)
-    whole = math.ceil((tokens + slots) / size)
-
-    def count(layer: Held) -> int:
-        if layer.kind is Kind.STATE:
-            return 1 + drafted
-        if layer.window is None:
-            return whole
-        return min(whole, math.ceil((layer.window - 1 + slots) / size) + 1)
-
-    def bytes_of(layer: Held) -> int:
-        if layer.kind is Kind.STATE:
-            return size * page if blocks.grouped and page else layer.state_bytes
-        return size * layer.token_bytes
-
+    state = max((layer.state_bytes for layer in layers), default=0)
     buckets: dict[tuple[Kind, int | None], list[Held]] = {}
     for layer in layers:
         buckets.setdefault((layer.kind, layer.window), []).append(layer)
-    one_page = len({layer.token_bytes for layer in layers if layer.kind is not Kind.STATE}) == 1
-    group = _group_size([len(bucket) for bucket in buckets.values()]) if blocks.grouped and one_page else 1
-    return sum(
-        math.ceil(len(bucket) / group) * group * count(bucket[0]) * bytes_of(bucket[0])
-        if group > 1
-        else sum(count(layer) * bytes_of(layer) for layer in bucket)
-        for bucket in buckets.values()
-    )
+    widths = {layer.token_bytes for layer in layers if layer.kind is not Kind.STATE}
+    grouped = blocks.grouped and len(widths) == 1 and len(buckets) > 1
+    size = blocks.size
+    if grouped and state:
+        size = max(size, math.ceil(math.ceil(state / page) / _ALIGN) * _ALIGN)
+    counts = [len(bucket) for bucket in buckets.values()]
+    return Layout(size, page, _group_size(counts) if grouped else None, tuple(map(tuple, buckets.values())))
 
 
 def _group_size(counts: Sequence[int]) -> int:
     """Layers of a group: the fewest of a kind, or the most where they are nearly as many."""
-    if len(counts) < 2:
-        return 1
     return max(counts) if max(counts) < _PAD_BELOW * min(counts) else min(counts)
 
 
@@ -122,10 +155,10 @@ def kv_tokens(memory: int, layers: Sequence[Held], blocks: Blocks, *, tokens: in
 
     For models whose layers keep different things the figure depends on the sequences' length: `tokens`.
     """
-    if memory <= 0:
+    laid = layout(layers, blocks)
+    if memory <= 0 or not laid.buckets:
         return 0
     if all(layer.kind is Kind.FULL for layer in layers):
-        block = blocks.size * token_bytes(layers)
-        return memory // block * blocks.size if block else 0
+        return memory // (blocks.size * token_bytes(layers)) * blocks.size
     length = max(tokens, 1)
-    return int(memory / sequence_bytes(layers, length, 0, 0, blocks) * length)
+    return int(memory / laid.sequence_bytes(length, 0, 0) * length)

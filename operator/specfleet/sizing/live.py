@@ -27,7 +27,7 @@ class LiveCache:
 
     @property
     def tokens(self) -> int:
-        """Tokens that fit, for models whose layers all keep every token."""
+        """Blocks times their size: tokens that fit where all layers keep every token."""
         return self.blocks * self.block_size
 
 
@@ -36,7 +36,7 @@ class Comparison:
     """Plan and report.
 
     Args:
-        planned, reported: tokens.
+        planned, reported: blocks times their size.
         difference: of the plan, as a share of the report; above 0 the plan promises too much.
     """
 
@@ -50,7 +50,8 @@ class Comparison:
         return abs(self.difference) <= TOLERANCE
 
     def __str__(self) -> str:
-        return f"planned {self.planned} KV tokens, the engine reports {self.reported} ({100 * self.difference:+.1f} %)"
+        share = f"{100 * self.difference:+.1f} %"
+        return f"planned {self.planned} tokens in KV blocks, the engine reports {self.reported} ({share})"
 
 
 def read_cache_config(page: str) -> list[LiveCache]:
@@ -78,9 +79,21 @@ def _live(labels: Mapping[str, str]) -> LiveCache:
     return LiveCache(int(blocks), int(size))
 
 
-def compare(planned_tokens: int, engines: Iterable[LiveCache]) -> Comparison:
-    """Planned KV tokens of a pod against what its engines report. Raises SizingProblem where they report none."""
+def compare(counted_tokens: int | None, engines: Iterable[LiveCache]) -> Comparison:
+    """A pod's plan against what its engines report.
+
+    Args:
+        counted_tokens: `PoolRoom.counted_tokens`.
+
+    Raises:
+        SizingProblem: the engines report no cache, or the plan knows of no single size of block.
+    """
     reported = sum(engine.tokens for engine in engines)
     if not reported:
         raise SizingProblem("the engine reports no KV cache: it has not counted its blocks yet")
-    return Comparison(planned_tokens, reported, planned_tokens / reported - 1)
+    if counted_tokens is None:
+        raise SizingProblem(
+            "this target and draft have KV blocks of several sizes, so the engine's count of blocks cannot be compared "
+            "with the plan: read the number of sequences from its log, Maximum concurrency"
+        )
+    return Comparison(counted_tokens, reported, counted_tokens / reported - 1)

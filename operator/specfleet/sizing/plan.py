@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 
 from specfleet.api.findings import Finding, FindingReason, error, warning
-from specfleet.sizing.cache import Blocks, Held, held, kv_tokens, sequence_bytes, token_bytes
+from specfleet.sizing.cache import Blocks, Held, Layout, held, kv_tokens, layout, token_bytes
 from specfleet.sizing.drafts import NO_DRAFT, DraftCost
 from specfleet.sizing.layers import Kind
 from specfleet.sizing.parameters import Weights, weights
+from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape
 
 LARGEST_SHARE = 0.2
@@ -63,6 +64,8 @@ class PoolRoom:
         sequence_bytes: of a sequence of the planned length on the accelerator that is fullest.
         weight_bytes, kv_bytes: on that accelerator; kv_bytes is not above 0 where nothing is left.
         kv_tokens, sequences: of one pod; sequences of the planned length.
+        counted_tokens: blocks times their size, as the engine counts them; where layers keep different things that is
+            not what sequences can hold. None where the engine has blocks of several sizes.
         running: sequences that it runs at once: not more than the engine's own limit.
     """
 
@@ -72,6 +75,7 @@ class PoolRoom:
     weight_bytes: int
     kv_bytes: int
     kv_tokens: int
+    counted_tokens: int | None
     sequences: int
     running: int
 
@@ -138,7 +142,13 @@ def _lost(without: PoolRoom, with_draft: PoolRoom, serving: Serving) -> float:
 def pool_room(target: ModelShape, draft: DraftCost, serving: Serving) -> PoolRoom:
     """What one pod has room for. Raises SizingProblem where weights or cache cannot be told from the shapes."""
     own = weights(target)
+    if serving.pipeline > len(target.layers):
+        raise SizingProblem(
+            f"target.parallelism.pipeline is {serving.pipeline}, and the target has {len(target.layers)} layers: lower "
+            "it"
+        )
     stages = [_stage(target, own, draft, serving, at) for at in range(serving.pipeline)]
+    counted = [stage.counted_tokens for stage in stages if stage.counted_tokens is not None]
     fullest = min(stages, key=lambda stage: (stage.sequences, stage.kv_bytes))
     return PoolRoom(
         kv_bytes_per_token=kv_bytes_per_token(target, draft, serving.kv_bytes),
@@ -147,6 +157,7 @@ def pool_room(target: ModelShape, draft: DraftCost, serving: Serving) -> PoolRoo
         weight_bytes=fullest.weight_bytes,
         kv_bytes=fullest.kv_bytes,
         kv_tokens=serving.data * min(stage.tokens for stage in stages),
+        counted_tokens=serving.data * min(counted) if len(counted) == len(stages) else None,
         sequences=serving.data * fullest.sequences,
         running=serving.data * min(fullest.sequences, serving.max_sequences),
     )
@@ -169,13 +180,14 @@ class _Stage:
     kv_bytes: int
     sequence_bytes: int
     tokens: int
+    counted_tokens: int | None
     sequences: int
 
 
 def _stage(target: ModelShape, own: Weights, draft: DraftCost, serving: Serving, at: int) -> _Stage:
     """One pipeline stage: its share of the layers; the draft is on the last one."""
-    count = math.ceil(len(target.layers) / serving.pipeline)
-    mine = target.layers[at * count : (at + 1) * count]
+    count = len(target.layers)
+    mine = target.layers[at * count // serving.pipeline : (at + 1) * count // serving.pipeline]
     layers = held(
         mine,
         tensor=serving.tensor,
@@ -199,19 +211,26 @@ def _stage(target: ModelShape, own: Weights, draft: DraftCost, serving: Serving,
             tokens=draft.tokens,
         )
         weighed += draft.weights.total / draft.tensor
-    memory = _kv_memory(serving, math.ceil(weighed), layers)
-    one = sequence_bytes(layers, serving.context, draft.slots, draft.tokens, serving.blocks)
+    laid = layout(layers, serving.blocks)
+    memory = _kv_memory(serving, math.ceil(weighed), laid)
+    one = laid.sequence_bytes(serving.context, draft.slots, draft.tokens)
     uniform = all(layer.kind is Kind.FULL for layer in layers)
     tokens = kv_tokens(memory, layers, serving.blocks, tokens=serving.context)
     # The division in tokens, as the engine counts: whole blocks in memory, whole blocks a sequence.
     length = serving.blocks.size * math.ceil((serving.context + draft.slots) / serving.blocks.size)
     fitting = tokens // length if uniform else max(memory, 0) // one if one else 0
-    return _Stage(layers, math.ceil(weighed), memory, one, tokens, fitting)
+    counted = max(memory, 0) // laid.block_bytes * laid.size if laid.block_bytes else None
+    return _Stage(layers, math.ceil(weighed), memory, one, tokens, counted, fitting)
 
 
-def _kv_memory(serving: Serving, weight_bytes: int, layers: list[Held]) -> int:
+def _kv_memory(serving: Serving, weight_bytes: int, laid: Layout) -> int:
     if serving.kv_blocks is not None:
-        return serving.kv_blocks * serving.blocks.size * token_bytes(layers)
+        if laid.block_bytes is None:
+            raise SizingProblem(
+                "the engine is told a number of KV blocks, and this target and draft have blocks of several sizes: "
+                "remove num-gpu-blocks-override to plan"
+            )
+        return serving.kv_blocks * laid.block_bytes
     if serving.kv_memory_bytes is not None:
         return serving.kv_memory_bytes
     return int(serving.utilisation * serving.memory_bytes) - serving.overhead_bytes - weight_bytes

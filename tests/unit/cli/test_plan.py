@@ -168,7 +168,7 @@ def test_the_running_pod_beside_the_plan(models: Path, tmp_path: Path) -> None:
         "differencePercent": 0.0,
         "agrees": True,
     }
-    assert "Running pod: planned 440176 KV tokens, the engine reports 439984 (+0.0 %)." in text
+    assert "Running pod: planned 440176 tokens in KV blocks, the engine reports 439984 (+0.0 %)." in text
     assert drafting["live"]["plannedTokens"] == 337040, "a pod that drafts is compared with its own pool"
 
 

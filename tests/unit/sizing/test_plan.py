@@ -16,7 +16,7 @@ from specfleet.sizing.plan import FleetPlan, Serving, fleet_plan, pool_room
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape
-from tests.unit.sizing.models import DEEPSEEK_V3, EAGLE3_8B, LLAMA_1B, LLAMA_8B, LLAMA_70B, MIXTRAL
+from tests.unit.sizing.models import DEEPSEEK_V3, EAGLE3_8B, GPT_OSS_20B, LLAMA_1B, LLAMA_8B, LLAMA_70B, MIXTRAL
 
 TARGET = ModelShape.from_config(LLAMA_8B)
 H100 = accelerator("H100-80GB")
@@ -163,7 +163,7 @@ def test_the_plan_against_the_running_pod() -> None:
 
     assert close.agrees
     assert not far.agrees
-    assert str(far) == "planned 500000 KV tokens, the engine reports 439984 (+13.6 %)"
+    assert str(far) == "planned 500000 tokens in KV blocks, the engine reports 439984 (+13.6 %)"
 
 
 def test_engines_of_data_parallel_ranks_are_added() -> None:
@@ -183,3 +183,25 @@ def test_engines_of_data_parallel_ranks_are_added() -> None:
 def test_a_page_that_says_nothing(page: str, said: str) -> None:
     with pytest.raises(SizingProblem, match=said):
         read_cache_config(page)
+
+
+def test_more_pipeline_stages_than_layers_are_refused() -> None:
+    with pytest.raises(SizingProblem, match="pipeline is 64, and the target has 32 layers: lower it"):
+        pool_room(TARGET, NO_DRAFT, serving(pipeline=64))
+
+
+def test_blocks_of_several_sizes_cannot_be_compared() -> None:
+    windows = ModelShape.from_config(GPT_OSS_20B)
+    wide = draft_cost(DraftMode.DRAFT_MODEL, 5, 5, windows, ModelShape.from_config(MIXTRAL), tensor=1)
+    found = pool_room(windows, wide, serving(memory_bytes=accelerator("B200").memory_bytes))
+
+    with pytest.raises(SizingProblem, match="KV blocks of several sizes"):
+        compare(found.counted_tokens, read_cache_config(PAGE % "100"))
+    with pytest.raises(SizingProblem, match="remove num-gpu-blocks-override"):
+        pool_room(windows, wide, serving(kv_blocks=100))
+
+
+def test_blocks_of_a_hybrid_model_are_those_of_a_group() -> None:
+    found = pool_room(ModelShape.from_config(GPT_OSS_20B), NO_DRAFT, serving(kv_memory_bytes=GIB))
+
+    assert found.counted_tokens == GIB // (12 * 16 * 2 * 8 * 64 * 2) * 16

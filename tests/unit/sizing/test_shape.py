@@ -8,7 +8,7 @@ import pytest
 
 from specfleet.api.v1alpha1 import DraftMode
 from specfleet.sizing.accelerators import GIB
-from specfleet.sizing.cache import Blocks, held, sequence_bytes, token_bytes
+from specfleet.sizing.cache import Blocks, Held, held, layout, token_bytes
 from specfleet.sizing.drafts import NO_DRAFT, draft_cost
 from specfleet.sizing.layers import Kind
 from specfleet.sizing.parameters import count, weights
@@ -32,6 +32,11 @@ from tests.unit.sizing.models import (
 def shape(config: Config, **changed: Any) -> ModelShape:
     """The shape of a config with some fields changed."""
     return ModelShape.from_config({**config, **changed})
+
+
+def sequence_bytes(layers: list[Held], tokens: int, slots: int, drafted: int, blocks: Blocks) -> int:
+    """Bytes of one sequence."""
+    return layout(layers, blocks).sequence_bytes(tokens, slots, drafted)
 
 
 def kinds(found: ModelShape) -> list[Kind]:
