@@ -258,7 +258,7 @@ REASONS: dict[Reason, ReasonEntry] = {
     Reason.ENGINE_COUNTERS_READ: ReasonEntry(
         (_C.METRICS_AVAILABLE,),
         "True",
-        "The engines' own counters are read, since their answers carry no figures: all routes are decided together.",
+        "The engines' own counters are read, since their answers carry no figures; the message says whether by route.",
     ),
     Reason.ENGINE_METRICS_UNREADABLE: ReasonEntry(
         (_C.METRICS_AVAILABLE,), "False", "Decisions rest on the engines' counters, and their metrics cannot be read."

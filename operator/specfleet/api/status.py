@@ -134,10 +134,11 @@ class SpecDeploymentStatus(Model):
     )
     endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")
     summary: Summary | None = None
-    attribution: Literal["Router", "Deployment"] | None = Field(
+    attribution: Literal["Router", "Engine", "Deployment"] | None = Field(
         None,
-        description="Where acceptance comes from. Router: the routers count it by route. Deployment: the engines' own "
-        "counters, since their answers carry no figures; all routes are then decided together.",
+        description="Where acceptance comes from. Router: the routers count it by route. Engine: the engines do, told of "
+        "the route by the routers. Deployment: the engines' own counters, since their answers carry no figures; all "
+        "routes are then decided together.",
     )
     routes_version: str | None = Field(None, description="Version of the route table that was last written.")
     pools: Annotated[list[PoolStatus], Field(max_length=4)] = Field(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
+from specfleet.handlers.engine_counts import EngineCounts
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.outside import Outside
@@ -39,6 +40,7 @@ class Memory:
         switch_started: epoch seconds of a switch that is not served yet.
         outside: what is known of External pools; None where specfleet runs the pools.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
+        counts: what engines count by route themselves; None where the routers do.
     """
 
     uid: str
@@ -66,6 +68,7 @@ class Memory:
     status_written: float = 0.0
     outside: Outside | None = None
     scraped: Scraping | None = None
+    counts: EngineCounts | None = None
     dead_since: dict[str, float] = field(default_factory=dict)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
 

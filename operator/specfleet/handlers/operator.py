@@ -25,6 +25,7 @@ from specfleet.cluster.gate import WriteGate
 from specfleet.cluster.kinds import GROUP_VERSION, Kind
 from specfleet.cluster.lease import Elector
 from specfleet.cluster.watches import WatchHealth
+from specfleet.handlers.counting import Counter
 from specfleet.handlers.discovery import Discovery
 from specfleet.handlers.http import application
 from specfleet.handlers.looking import Looker
@@ -103,7 +104,7 @@ class Operator:
         async with self._sessions(connection) as (api_session, router_session), self._http():
             client = ApiClient(api_session, connection.server, self._gate, self._metrics.written)
             reader = RouterReader(router_session, self._process.router_port)
-            await self._until(stop, client, connection, reader, Discovery(client, EngineReader(router_session)))
+            await self._until(stop, client, connection, reader, EngineReader(router_session))
 
     async def _until(
         self,
@@ -111,7 +112,7 @@ class Operator:
         client: ApiClient,
         connection: Connection,
         reader: RouterReader,
-        discovery: Discovery,
+        engines: EngineReader,
     ) -> None:
         stopping = asyncio.create_task(stop.wait(), name="stop")
         if not await self._crd(client, stopping):
@@ -130,8 +131,9 @@ class Operator:
             self._renderer,
             self._metrics,
             Teller(client, self._process.identity),
-            Looker(discovery, self._renderer, self._metrics, queue.mark),
+            Looker(Discovery(client, engines), self._renderer, self._metrics, queue.mark),
             Scraper(source, self._prometheus),
+            Counter(engines, self._metrics),
             queue.mark,
         )
         monitors = Monitors(

@@ -21,6 +21,7 @@ from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
 from specfleet.handlers.carry_out import Executor
 from specfleet.handlers.conditions import conditions, invalid, was_ready
+from specfleet.handlers.counting import Counter
 from specfleet.handlers.fleet import Fleet, fleet
 from specfleet.handlers.gauges import show
 from specfleet.handlers.looking import Looker
@@ -67,6 +68,7 @@ class Reconciler:
         teller: Teller,
         looker: Looker,
         scraper: Scraper,
+        counter: Counter,
         mark: Callable[[Key, float], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -78,6 +80,7 @@ class Reconciler:
         self._teller = teller
         self._looker = looker
         self._scraper = scraper
+        self._counter = counter
         self._mark = mark
         self._clock = clock
         self._executor = Executor(client, observed, metrics)
@@ -107,6 +110,7 @@ class Reconciler:
         elif memory.outside is not None:
             self._looker.forget(memory)
         memory.sourced(await self._scraper.follow(key, spec, memory.block_seconds, memory.scraped, now), now)
+        self._counter.follow(spec, memory, self._observed.pods(key), now)
         state = self._fleet(key, body, spec)
         connecting = not was_ready(parse_status(body)) and not memory.connected(state)
         await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)

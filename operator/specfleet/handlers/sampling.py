@@ -46,7 +46,7 @@ async def sample(
         # It may not reach them at all, which need not be: then it does not wait for their silence in every pass.
         memory.served.clear()
         memory.silent_until.update(dict.fromkeys((pod.uid for pod in due), now + UNREACHABLE_SECONDS))
-    if memory.scraped is not None:
+    if memory.scraped is not None and memory.counts is None:
         for uid, one in memory.scraped.new_samples(state.routers, now):
             memory.ledger.observe(uid, one.started_at, one.at, route_totals(one, draft))
     if now < memory.next_block:
@@ -75,10 +75,12 @@ async def _read(
     metrics.samples.labels("ok").inc()
     memory.silent_until.pop(pod.uid, None)
     memory.samples[pod.uid] = reading
-    if memory.scraped is None:
+    if memory.scraped is None and memory.counts is None:
         memory.ledger.observe(pod.uid, reading.started_at, reading.at, route_totals(reading, draft))
 
 
 def metrics_hold(memory: Memory, state: Fleet, now: float) -> Hold | None:
-    """Why the routers' figures cannot be decided by, if so."""
+    """Why the figures of the routers, or of the engines where those count, cannot be decided by, if so."""
+    if memory.counts is not None:
+        return memory.counts.hold(memory.ledger, now)
     return memory.ledger.hold(now, [pod.uid for pod in state.routers])

@@ -192,7 +192,7 @@ def assembled(
     routes: list[RouteStatus],
     pools: list[PoolStatus],
     routes_version: str | None,
-    attribution: Literal["Router", "Deployment"] = "Router",
+    attribution: Literal["Router", "Engine", "Deployment"] = "Router",
 ) -> SpecDeploymentStatus:
     """The whole status."""
     return SpecDeploymentStatus(

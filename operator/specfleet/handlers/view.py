@@ -99,13 +99,14 @@ def compute(
     actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer)
     serving = memory.serving(state.routers, version)
     unseen = memory.unseen(state.routers, now)
+    uncovered = together or memory.counts is not None
     routes = [
         route_status(
             decision,
             old_routes.get(name),
             spec.draft.name,
             serving,
-            None if together else coverage_percent(memory.counted.values(), name, spec.draft.name),
+            None if uncovered else coverage_percent(memory.counted.values(), name, spec.draft.name),
             applied_percent=percents[name],
             has_routers=bool(state.routers) and not unseen,
             slow=memory.pods_denied,
@@ -140,7 +141,7 @@ def compute(
         routes=routes,
         pools=pools_status(state),
         routes_version=version,
-        attribution=outside.attribution if outside is not None else "Router",
+        attribution="Engine" if memory.counts is not None else outside.attribution if outside is not None else "Router",
     )
     return View(spec, state, decisions, actions, version, settled_key, status)
 
@@ -226,6 +227,8 @@ def _metrics_said(memory: Memory, state: Fleet, unread: Hold | None, uncounted: 
         if memory.samples or memory.served:
             return Said("False", Reason.ROUTERS_UNREACHABLE, "No router pod is ready; the last decision holds.")
         return Said("Unknown", Reason.NO_DATA_YET, "No router pod is ready yet.")
+    if memory.counts is not None:
+        return memory.counts.said(unread)
     if memory.scraped is not None:
         said = scraped_said(memory.scraped, unread, memory.ledger.stale_seconds)
         if said is not None:

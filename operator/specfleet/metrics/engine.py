@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import aiohttp
@@ -52,6 +52,7 @@ _SGLANG = {
 _SERIES: dict[EngineType, dict[str, str]] = {EngineType.VLLM: _VLLM, EngineType.SGLANG: _SGLANG}
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAME = frozenset({"draft_tokens", "accept_length"})  # settings and ratios of each rank
+_BY_ROUTE = frozenset({"generation_tokens", "finished", "rounds"})
 # These never end with a token: they would be subtracted as requests whose first token came of the prefill.
 _NO_TOKEN = frozenset({"abort", "error"})
 
@@ -81,6 +82,7 @@ class EngineReading:
         tokens_a_round: k, where the page tells it.
         speculative: whether the engine speculates; None where the page cannot tell.
         running, waiting: requests in it now.
+        routes: generated tokens, finished requests and verifications by route, where the page tells routes apart.
     """
 
     engine: EngineType
@@ -95,6 +97,22 @@ class EngineReading:
     speculative: bool | None
     running: int
     waiting: int
+    routes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def route_totals(self, draft_tokens: int) -> dict[str, RouteTotals] | None:
+        """As `totals`, by route; None where the engine does not count what it accepts (SGLang before 0.5.13).
+
+        A route without a verification of its own, where others have some, was answered by single tokens.
+        """
+        if self.totals(draft_tokens) is None:
+            return None
+        found = {}
+        for route, counts in self.routes.items():
+            finished, rounds = counts.get("finished", 0), counts.get("rounds", 0)
+            tokens = max(0, counts.get("generation_tokens", 0) - finished)
+            drafted = rounds * draft_tokens
+            found[route] = RouteTotals(tokens, min(max(0, tokens - rounds), drafted), drafted, finished)
+        return found
 
     def totals(self, draft_tokens: int) -> RouteTotals | None:
         """Cumulative counts as a decision takes them; None where the engine does not count what it accepts.
@@ -135,7 +153,9 @@ class EngineReader:
         self._session = session
         self._slots = asyncio.Semaphore(READINGS_IN_FLIGHT)
 
-    async def metrics(self, address: str, port: int, engine: EngineType, path: str = METRICS_PATH) -> EngineReading:
+    async def metrics(
+        self, address: str, port: int, engine: EngineType, path: str = METRICS_PATH, route_label: str | None = None
+    ) -> EngineReading:
         """The counters of the engine at `address` (an IP address). Raises EngineError."""
         where = f"port {port}{path}"
         raw, kind = await self._get(address, port, path)
@@ -145,7 +165,7 @@ class EngineReader:
                 "Write the engine's port in the Service, or annotate the pods with prometheus.io/port"
             )
         try:
-            return parse_page(raw.decode(errors="replace"), time.time(), engine)
+            return parse_page(raw.decode(errors="replace"), time.time(), engine, route_label)
         except ValueError as error:
             raise EngineError(f"GET {where} {error}") from error
 
@@ -208,14 +228,18 @@ def _refuse(status: int, port: int, path: str) -> NoReturn:
     raise EngineError(f"{asked} answers {status}, expected 200")
 
 
-def parse_page(text: str, at: float, engine: EngineType) -> EngineReading:
+def parse_page(text: str, at: float, engine: EngineType, route_label: str | None = None) -> EngineReading:
     """The figures of a Prometheus text page that arrived at `at` (seconds since the epoch).
+
+    Args:
+        route_label: the label of the counters that tells routes apart, where one does.
 
     Raises:
         ValueError: the page is not that engine's; the text completes "GET port 8000/metrics ...".
     """
     wanted = _SERIES[engine]
     values: dict[str, float] = {}
+    routes: dict[str, dict[str, int]] = {}
     started = None
     prefixes = set()
     for line in text.splitlines():
@@ -231,12 +255,15 @@ def parse_page(text: str, at: float, engine: EngineType) -> EngineReading:
                 if sample_name == _STARTED:
                     started = value
                 elif labels.get("finished_reason") not in _NO_TOKEN:
-                    field = wanted[sample_name]
-                    known = values.get(field, 0.0)
-                    values[field] = max(known, value) if field in _SAME else known + value
+                    name_of = wanted[sample_name]
+                    known = values.get(name_of, 0.0)
+                    values[name_of] = max(known, value) if name_of in _SAME else known + value
+                    if route_label is not None and labels.get(route_label) and name_of in _BY_ROUTE:
+                        by_route = routes.setdefault(labels[route_label], {})
+                        by_route[name_of] = by_route.get(name_of, 0) + int(value)
     if "generation_tokens" not in values:
         raise ValueError(_other(engine, prefixes))
-    return _reading(engine, values, at, started)
+    return replace(_reading(engine, values, at, started), routes=routes)
 
 
 def _samples(line: str) -> Iterator[tuple[str, Mapping[str, str], float]]:

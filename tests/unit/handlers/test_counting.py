@@ -1,0 +1,216 @@
+"""Engines that count by route: what is read of their pages, decided by, and said."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from specfleet.api.conditions import Reason
+from specfleet.api.v1alpha1 import EngineType, SpecDeployment, SpecDeploymentSpec
+from specfleet.decision.reasons import Hold
+from specfleet.engines.counting import engine_counting
+from specfleet.handlers.counting import Counter
+from specfleet.handlers.memory import Memory
+from specfleet.handlers.pods import PodRecord
+from specfleet.metrics.engine import EngineError, EngineReading, parse_page
+from specfleet.metrics.own import OperatorMetrics
+
+BLOCK = 60.0
+
+
+def spec_of(engine: str = "SGLang", version: str = "0.5.23") -> SpecDeploymentSpec:
+    return SpecDeployment.parse(
+        {
+            "metadata": {"name": "assistant", "namespace": "serving"},
+            "spec": {
+                "engine": {"type": engine, "version": version},
+                "target": {"model": "owner/target"},
+                "drafts": [{"name": "ngram", "mode": "NGram", "tokens": 4}],
+                "pools": {"replicas": 2},
+                "routing": {"routes": [{"name": "code", "match": [{"model": "coder"}]}, {"name": "chat"}]},
+                "policy": {"minAcceptancePercent": 40},
+            },
+        }
+    ).spec
+
+
+def page(code: tuple[int, int, int], chat: tuple[int, int, int]) -> str:
+    """Tokens, requests and verifications of two routes, as SGLang 0.5.13 and later writes them."""
+    lines = []
+    for route, (tokens, requests, verified) in {"code": code, "chat": chat}.items():
+        labels = f'model_name="assistant",engine_type="unified",route="{route}"'
+        lines += [
+            f'sglang:generation_tokens_total{{{labels},is_streaming="false"}} {tokens}',
+            f'sglang:num_requests_total{{{labels},is_streaming="false"}} {requests}',
+        ]
+        lines += [f"sglang:spec_verify_calls_total{{{labels}}} {verified}"] if verified else []
+    return "\n".join(lines)
+
+
+@dataclass
+class Pages:
+    """Answers with a page by address, at a time that the test sets."""
+
+    at: float = 0.0
+    pages: dict[str, str] = field(default_factory=dict)
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    async def metrics(
+        self, address: str, port: int, engine: EngineType, path: str = "/metrics", route_label: str | None = None
+    ) -> EngineReading:
+        self.asked.append((address, port))
+        if address not in self.pages:
+            raise EngineError("port 30000 answers no HTTP")
+        return parse_page(self.pages[address], self.at, engine, route_label)
+
+
+def pod(name: str, *, pool: str = "ngram", ready: bool = True) -> PodRecord:
+    return PodRecord(
+        uid=f"uid-{name}",
+        name=name,
+        namespace="serving",
+        resource_version="1",
+        component="engine",
+        pool=pool,
+        ip=f"10.0.0.{name[-1]}",
+        ready=ready,
+        deleting=False,
+        routes_version=None,
+        problem=None,
+    )
+
+
+async def followed(
+    counter: Counter, pages: Pages, memory: Memory, pods: list[PodRecord], at: float, spec: SpecDeploymentSpec
+) -> None:
+    pages.at = at
+    memory.next_sample = at
+    counter.follow(spec, memory, pods, at)
+    if memory.counts is not None and memory.counts.reading is not None:
+        await memory.counts.reading
+
+
+def counting(pages: Pages) -> tuple[Counter, Memory]:
+    return Counter(pages, OperatorMetrics()), Memory.new("uid", BLOCK, 0.0)  # type: ignore[arg-type]
+
+
+def test_two_routes_of_one_page_are_counted_apart() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        spec = spec_of()
+        pages.pages["10.0.0.1"] = page((0, 0, 0), (0, 0, 0))
+        await followed(counter, pages, memory, [pod("a-1"), pod("b-2", pool="baseline")], 10.0, spec)
+        # code: 400 decode tokens in 100 verifications; chat: 210 in 200.
+        pages.pages["10.0.0.1"] = page((410, 10, 100), (230, 20, 200))
+        await followed(counter, pages, memory, [pod("a-1")], 40.0, spec)
+
+        taken = memory.ledger.take(60.0).increments
+        assert (taken["code"].tokens, taken["code"].accepted, taken["code"].drafted) == (400, 300, 400)
+        assert (taken["chat"].tokens, taken["chat"].accepted, taken["chat"].drafted) == (210, 10, 800)
+        assert taken["code"].requests == 10
+        assert pages.asked == [("10.0.0.1", 30000)] * 2
+        assert memory.counts is not None
+        assert memory.counts.said(memory.counts.hold(memory.ledger, 60.0)).reason is Reason.ENGINE_COUNTERS_READ
+
+    asyncio.run(run())
+
+
+def test_a_route_that_the_engine_meets_later_counts_from_nothing() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        pages.pages["10.0.0.1"] = page((0, 0, 0), (110, 10, 50)).replace('route="code"', 'route=""')
+        await followed(counter, pages, memory, [pod("a-1")], 10.0, spec_of())
+        pages.pages["10.0.0.1"] = page((41, 1, 10), (110, 10, 50))
+        await followed(counter, pages, memory, [pod("a-1")], 40.0, spec_of())
+
+        taken = memory.ledger.take(60.0).increments
+        assert (taken["code"].tokens, taken["code"].accepted) == (40, 30)
+        assert taken["chat"].tokens == 0
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_began_anew_is_not_subtracted() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        for at, tokens in ((10.0, 0), (40.0, 1010), (70.0, 110), (100.0, 210)):
+            pages.pages["10.0.0.1"] = page((tokens, tokens // 101, tokens // 4), (0, 0, 0))
+            await followed(counter, pages, memory, [pod("a-1")], at, spec_of())
+
+        taken = memory.ledger.take(120.0).increments
+        assert 0 <= taken["code"].accepted <= taken["code"].drafted
+        assert taken["code"].tokens <= 1000 + 208
+
+    asyncio.run(run())
+
+
+def test_a_page_that_cannot_be_read_holds_the_decision_and_says_whose_it_is() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        await followed(counter, pages, memory, [pod("a-1")], 10.0, spec_of())
+
+        assert memory.counts is not None
+        hold = memory.counts.hold(memory.ledger, 10.0)
+        said = memory.counts.said(hold)
+        assert hold is Hold.METRICS_UNAVAILABLE
+        assert said.reason is Reason.ENGINE_METRICS_UNREADABLE
+        assert "Pod a-1: port 30000 answers no HTTP" in said.message
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("release", ["0.5.3", "0.5.9", "0.5.12"])
+def test_gauges_alone_decide_nothing(release: str) -> None:
+    """Before 0.5.13 there are gauges only; they stand still while the engine is idle, and their meaning changed."""
+
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        gauges = '\nsglang:spec_accept_length{model_name="m"} 3.1\nsglang:spec_accept_rate{model_name="m"} 1.03'
+        for at, tokens in ((10.0, 11), (40.0, 411)):
+            pages.pages["10.0.0.1"] = page((tokens, 10, 0), (0, 0, 0)) + gauges
+            await followed(counter, pages, memory, [pod("a-1")], at, spec_of(version=release))
+
+        assert memory.counts is not None
+        hold = memory.counts.hold(memory.ledger, 60.0)
+        assert hold is Hold.METRICS_UNAVAILABLE
+        assert memory.counts.said(hold).reason is Reason.ENGINE_COUNTS_NOTHING
+        assert "from release 0.5.13 on" in memory.counts.said(hold).message
+        assert memory.ledger.take(60.0).increments == {}
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_is_gone_leaves_what_it_counted() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        for at, tokens in ((10.0, 0), (40.0, 101)):
+            pages.pages["10.0.0.1"] = page((tokens, 1 if tokens else 0, tokens // 4), (0, 0, 0))
+            await followed(counter, pages, memory, [pod("a-1")], at, spec_of())
+        await followed(counter, pages, memory, [], 45.0, spec_of())
+
+        assert memory.counts is not None
+        assert memory.counts.readings == {}
+        assert memory.ledger.take(60.0).increments["code"].tokens == 100
+
+    asyncio.run(run())
+
+
+def test_vllm_is_counted_by_the_routers() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        await followed(counter, pages, memory, [pod("a-1")], 10.0, spec_of("vLLM", "0.32.0"))
+
+        assert memory.counts is None
+        assert pages.asked == []
+
+    asyncio.run(run())
+    assert engine_counting(spec_of("vLLM", "0.32.0")) is None
