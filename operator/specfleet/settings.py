@@ -190,6 +190,9 @@ class OperatorSettings(BaseSettings):
     allow_service_accounts: bool = Field(
         False, description="Whether pools.template may name another service account, or mount a token of one."
     )
+    preflight_seconds: Annotated[int, Field(ge=1, le=86400)] = Field(
+        600, description="How long a preflight may take; without a verdict by then the speculative pool is made."
+    )
     router: RouterSettings = Field(RouterSettings(), description="The routers.")
     prometheus: PrometheusSettings = Field(PrometheusSettings(), description="The source Prometheus.")
     pod_monitor: PodMonitorSettings = Field(PodMonitorSettings(), description="The routers' PodMonitor.")

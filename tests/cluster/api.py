@@ -18,6 +18,7 @@ Body = dict[str, Any]
 PATHS = {
     "SpecDeployment": "/apis/specfleet.dev/v1alpha1/namespaces/{}/specdeployments",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "Service": "/api/v1/namespaces/{}/services",
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",

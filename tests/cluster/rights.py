@@ -13,6 +13,7 @@ RULES: list[Body] = [
     {"apiGroups": ["specfleet.dev"], "resources": ["specdeployments"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["specfleet.dev"], "resources": ["specdeployments/status"], "verbs": ["patch"]},
     {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": SIX},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": SIX},
     {"apiGroups": [""], "resources": ["services", "configmaps", "serviceaccounts"], "verbs": SIX},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": SIX},
     {

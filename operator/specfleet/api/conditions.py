@@ -15,6 +15,7 @@ class ConditionType(StrEnum):
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     VALID = "Valid"
+    DRAFT_COMPATIBLE = "DraftCompatible"
     METRICS_AVAILABLE = "MetricsAvailable"
     SPECULATION_ACTIVE = "SpeculationActive"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
@@ -27,6 +28,8 @@ CONDITION_SENTENCES: dict[ConditionType, str] = {
     ConditionType.RECONCILING: "The last change of spec is being carried out. A switch of a route is none.",
     ConditionType.STALLED: "Only a person can mend this.",
     ConditionType.VALID: "The spec can be rendered for this engine release.",
+    ConditionType.DRAFT_COMPATIBLE: "The draft fits the target by both models' files. Absent where there is nothing to "
+    "compare, and with preflight: Skip.",
     ConditionType.METRICS_AVAILABLE: "The routers' counters can be read and cover enough traffic to decide by.",
     ConditionType.SPECULATION_ACTIVE: "At least one route is served with speculation.",
     ConditionType.CAPACITY_SUFFICIENT: "The pools can take the traffic that decisions send to them.",
@@ -60,6 +63,11 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     SPEC_VALID = "SpecValid"
+    DRAFT_FITS = "DraftFits"
+    DRAFT_INCOMPATIBLE = "DraftIncompatible"
+    PREFLIGHT_RUNNING = "PreflightRunning"
+    PREFLIGHT_INCONCLUSIVE = "PreflightInconclusive"
+    PREFLIGHT_TIMED_OUT = "PreflightTimedOut"
     ROUTERS_READ = "RoutersRead"
     ROUTERS_UNREACHABLE = "RoutersUnreachable"
     PROMETHEUS_READ = "PrometheusRead"
@@ -154,6 +162,25 @@ REASONS: dict[Reason, ReasonEntry] = {
         "Pods have not become ready within the start-up probe's time.",
     ),
     Reason.SPEC_VALID: ReasonEntry((_C.VALID,), "True", "The spec can be rendered for this engine release."),
+    Reason.DRAFT_FITS: ReasonEntry((_C.DRAFT_COMPATIBLE,), "True", "Draft and target agree in everything compared."),
+    Reason.DRAFT_INCOMPATIBLE: ReasonEntry(
+        (_C.DRAFT_COMPATIBLE, _C.READY, _C.STALLED, _C.RECONCILING),
+        "False, False, True, False",
+        "The draft does not fit the target; the message has both values. Baseline serves.",
+    ),
+    Reason.PREFLIGHT_RUNNING: ReasonEntry(
+        (_C.DRAFT_COMPATIBLE, _C.READY), "Unknown, False", "Both models' files are being compared; baseline serves."
+    ),
+    Reason.PREFLIGHT_INCONCLUSIVE: ReasonEntry(
+        (_C.DRAFT_COMPATIBLE,),
+        "Unknown",
+        "Something could not be read or the Job failed; it counts as a warning, and the speculative pool is made.",
+    ),
+    Reason.PREFLIGHT_TIMED_OUT: ReasonEntry(
+        (_C.DRAFT_COMPATIBLE,),
+        "Unknown",
+        "There was no verdict in time; it counts as a warning, and the speculative pool is made.",
+    ),
     Reason.ROUTERS_READ: ReasonEntry((_C.METRICS_AVAILABLE,), "True", "The routers' counters are read."),
     Reason.ROUTERS_UNREACHABLE: ReasonEntry(
         (_C.METRICS_AVAILABLE, _C.MOVING),

@@ -26,6 +26,14 @@ class DraftMode(StrEnum):
     DFLASH = "DFlash"
 
 
+class Preflight(StrEnum):
+    """What a draft that does not fit its target costs."""
+
+    REQUIRE = "Require"
+    WARN = "Warn"
+    SKIP = "Skip"
+
+
 class SecretKeyRef(Model):
     """A key of a Secret in the same namespace."""
 
@@ -207,3 +215,9 @@ class Draft(Model):
         "read as JSON where the key is no string.",
     )
     allow_lossy: bool = Field(False, description="Allow arguments that change what the target would have answered.")
+    preflight: Preflight = Field(
+        Preflight.REQUIRE,
+        description="Both models' small files are compared by a Job without accelerators. Require: the speculative "
+        "pool waits for the verdict, and is not made where the draft does not fit. Warn: it is only said. Skip: no "
+        "Job. Modes NGram and Suffix, and External pools, have nothing to compare.",
+    )

@@ -8,6 +8,7 @@ FIELD_MANAGER = "specfleet"
 BASELINE_POOL = "baseline"
 LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_POOL = f"{GROUP}/pool"
+LABEL_PREFLIGHT = f"{GROUP}/preflight"
 ANNOTATION_BOOTSTRAP = f"{GROUP}/bootstrap"
 ANNOTATION_SCRAPE = "prometheus.io"
 ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
@@ -26,6 +27,11 @@ def router_object(deployment: str) -> str:
 def routes_object(deployment: str) -> str:
     """Name of the ConfigMap with clusters, routes and weights."""
     return f"{deployment}-routes"
+
+
+def preflight_object(deployment: str, key: str) -> str:
+    """Name of the Job that compares target and draft; pods carry it in a label, which has 63 characters."""
+    return f"{deployment}-preflight-{key[: 63 - len(deployment) - len('-preflight-')]}"
 
 
 def service_account_object(deployment: str) -> str:

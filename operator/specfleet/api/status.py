@@ -123,6 +123,16 @@ class RouteStatus(Model):
     state: str = Field("", description="What the decision remembers; opaque.")
 
 
+class PreflightStatus(Model):
+    """The verdict about target and draft; it stands until what was compared changes."""
+
+    key: str = Field(description="Of what was compared: models, revisions, mode, k, length and engine release.")
+    outcome: Literal["Passed", "Failed", "Unknown"] = Field(description="Unknown counts as a warning.")
+    reason: str = Field(description="The reason of condition DraftCompatible.")
+    message: Annotated[str, Field(max_length=1024)] = Field(description="Why, in a sentence with both values.")
+    at: str = Field(description="When, RFC 3339.")
+
+
 class SpecDeploymentStatus(Model):
     """The observed state."""
 
@@ -131,6 +141,9 @@ class SpecDeploymentStatus(Model):
         default_factory=list,
         description="Ready, Reconciling, Stalled, and what they rest on.",
         json_schema_extra=_map_by("type"),
+    )
+    preflight: PreflightStatus | None = Field(
+        None, description="Whether the draft fits the target; absent where there is nothing to compare, and until then."
     )
     endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")
     summary: Summary | None = None

@@ -37,13 +37,14 @@ SERVICE = Kind("v1", "Service", "services")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+JOB = Kind("batch/v1", "Job", "jobs")
 POD = Kind("v1", "Pod", "pods")
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENT = Kind("events.k8s.io/v1", "Event", "events")
 
 POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 
-_WATCHED = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, DEPLOYMENT)
+_WATCHED = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, JOB, DEPLOYMENT)
 # What a SpecDeployment may own. The order is the order of writing: what pods mount or name comes before pods.
 OWNED = (*_WATCHED, POD_MONITOR)
 # What kopf watches. PodMonitor, which a cluster need not have, is looked at in another way.

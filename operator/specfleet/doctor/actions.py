@@ -7,6 +7,10 @@ from specfleet.api.conditions import Reason
 # {ns} and {name} are the SpecDeployment's.
 ACTIONS: dict[str, str] = {
     Reason.SPEC_INVALID: "edit the spec as the message says; specfleet validate -f FILE lists all findings",
+    Reason.DRAFT_INCOMPATIBLE: "take another draft, or what the message says; specfleet preflight -f FILE compares "
+    "again; drafts[].preflight: Warn makes the pool all the same",
+    Reason.PREFLIGHT_RUNNING: "wait; kubectl describe job -n {ns} -l specfleet.dev/deployment={name} says what it "
+    "waits for",
     Reason.NAME_TAKEN: "rename the SpecDeployment, or delete the object that has the name",
     Reason.PROGRESS_DEADLINE_EXCEEDED: "kubectl get pods -n {ns} -l specfleet.dev/deployment={name}, then describe "
     "one that is not ready",

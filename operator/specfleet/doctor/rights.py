@@ -18,6 +18,7 @@ OPERATOR: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "serviceaccounts", _WRITTEN),
     ("", "services", _WRITTEN),
     ("apps", "deployments", _WRITTEN),
+    ("batch", "jobs", _WRITTEN),
     ("policy", "poddisruptionbudgets", _WRITTEN),
     (MONITORING, "podmonitors", ("get", "list", "create", "patch", "delete")),
     ("", "pods", ("get", "list", "watch")),

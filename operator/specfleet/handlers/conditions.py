@@ -15,7 +15,7 @@ from specfleet.handlers.fleet import Fleet, readiness
 from specfleet.handlers.pods import Problem
 
 Status = Literal["True", "False", "Unknown"]
-_STALLING = (Reason.SERVICE_NOT_USABLE,)
+_STALLING = (Reason.SERVICE_NOT_USABLE, Reason.DRAFT_INCOMPATIBLE)
 _GOES_ON = "Traffic stays where it is, and nothing is decided."
 _FULL = (Reason.UNSCHEDULABLE, Reason.QUOTA_EXCEEDED)
 
@@ -108,6 +108,7 @@ def assess(
     connected: bool = True,
     unseen: bool = False,
     unmeasured: Iterable[str] = (),
+    preflight: Said | None = None,
 ) -> dict[ConditionType, Said]:
     """All conditions of a valid spec.
 
@@ -116,9 +117,10 @@ def assess(
         connected: every router reaches the pools that are ready.
         unseen: no router can be asked what it serves, and decisions do not rest on asking.
         unmeasured: External pools of which it is not known what they carry.
+        preflight: what is said of the draft, where it is compared with its target.
     """
     reconciling = _reconciling(state, before, generation, troubles, pending)
-    return {
+    found = {
         ConditionType.READY: _ready(state, troubles, connected or was_ready(before)),
         ConditionType.RECONCILING: reconciling,
         ConditionType.STALLED: _stalled(state, troubles),
@@ -128,6 +130,7 @@ def assess(
         ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room), list(unmeasured)),
         ConditionType.MOVING: _moving(routes, rejected, unseen),
     }
+    return found if preflight is None else {**found, ConditionType.DRAFT_COMPATIBLE: preflight}
 
 
 def was_ready(before: SpecDeploymentStatus) -> bool:
@@ -181,6 +184,9 @@ def _reconciling(
         and old.observed_generation == generation
     ):
         return done
+    held = state.speculative.problem
+    if held is not None and held.reason is Reason.DRAFT_INCOMPATIBLE and not pending:
+        return Said("False", held.reason, "The speculative pool is not made with this draft.")
     if state.rolled_out and not pending:
         return done
     if state.overdue and not pending:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specfleet.api.conditions import Reason
 from specfleet.api.names import BASELINE_POOL, pool_object, router_object
@@ -89,8 +89,12 @@ def fleet(
     pods: Iterable[PodRecord],
     assessment: Assessment | None = None,
     routers: int = ROUTER_REPLICAS,
+    held: Problem | None = None,
 ) -> Fleet:
-    """From what was observed of SpecDeployment `name` with this uid; of External pools, from what was seen of them."""
+    """From what was observed of SpecDeployment `name` with this uid; of External pools, from what was seen of them.
+
+    `held`: why the speculative pool is not made, or not changed.
+    """
     pods = tuple(pods)
     draft = spec.draft.name
 
@@ -106,9 +110,12 @@ def fleet(
         return health(label, pool_object(name, label), (pod for pod in pods if pod.pool == label), desired)
 
     router_pods = tuple(pod for pod in pods if pod.component == "router" and not pod.deleting)
+    speculative = pool(draft)
+    if held is not None:
+        speculative = replace(speculative, problem=held, rolled_out=False)
     return Fleet(
         baseline=pool(BASELINE_POOL),
-        speculative=pool(draft),
+        speculative=speculative,
         router=health("router", router_object(name), router_pods, routers),
         routers=tuple(sorted((pod for pod in router_pods if pod.ready and pod.ip), key=lambda pod: pod.name)),
         router_pods=router_pods,

@@ -12,7 +12,7 @@ from typing import Any
 
 from specfleet.api.names import LABEL_DEPLOYMENT
 from specfleet.cluster.applied import ANNOTATION_APPLIED, digest, packed, projection
-from specfleet.cluster.kinds import DEPLOYMENT, POD, SPEC_DEPLOYMENT, Kind
+from specfleet.cluster.kinds import DEPLOYMENT, JOB, POD, SPEC_DEPLOYMENT, Kind
 from specfleet.handlers.pods import PodRecord, Problem, failed_create, pod_record
 
 TOMBSTONES = 4096
@@ -36,7 +36,10 @@ class Workload:
 
 @dataclass(frozen=True)
 class OwnedRecord:
-    """One object that carries the label of a SpecDeployment. `live` is the hash of its projection."""
+    """One object that carries the label of a SpecDeployment. `live` is the hash of its projection.
+
+    Of a Job, `created` is when, RFC 3339, and `ended` is `Complete` or the reason of its failure.
+    """
 
     kind: Kind
     name: str
@@ -48,6 +51,8 @@ class OwnedRecord:
     body: bytes | None
     deleting: bool
     workload: Workload | None
+    created: str | None = None
+    ended: str | None = None
 
 
 def newer(one: str, other: str) -> bool:
@@ -80,7 +85,16 @@ def owned_record(kind: Kind, body: Mapping[str, Any]) -> OwnedRecord:
         body=packed(seen),
         deleting=meta.get("deletionTimestamp") is not None,
         workload=_workload(body) if kind == DEPLOYMENT else None,
+        created=str(meta.get("creationTimestamp") or "") if kind == JOB else None,
+        ended=_ended(body) if kind == JOB else None,
     )
+
+
+def _ended(body: Mapping[str, Any]) -> str | None:
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            return "Complete" if condition["type"] == "Complete" else str(condition.get("reason") or "Failed")
+    return None
 
 
 def _workload(body: Mapping[str, Any]) -> Workload:
@@ -256,4 +270,4 @@ def _deployment_essence(body: Body) -> tuple[Any, ...]:
 
 
 def _owned_essence(record: OwnedRecord) -> tuple[Any, ...]:
-    return record.uid, record.owner_uid, record.applied, record.live, record.deleting, record.workload
+    return record.uid, record.owner_uid, record.applied, record.live, record.deleting, record.workload, record.ended

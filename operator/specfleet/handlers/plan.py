@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specfleet.cluster.applied import ANNOTATION_APPLIED, differences, stamped, unpacked
-from specfleet.cluster.kinds import DEPLOYMENT, OWNED, Kind, kind_of
+from specfleet.cluster.kinds import DEPLOYMENT, JOB, OWNED, Kind, kind_of
 from specfleet.handlers.observed import OwnedRecord
 
 Manifest = dict[str, Any]
@@ -99,6 +99,7 @@ def plan(
     wanted: Iterable[Mapping[str, Any]],
     observed: Mapping[ObjectId, OwnedRecord],
     verified: Verified,
+    kept: frozenset[ObjectId] = frozenset(),
 ) -> Plan:
     """Compare what is wanted with what was observed.
 
@@ -106,6 +107,7 @@ def plan(
         owner: the SpecDeployment's body.
         wanted: rendered objects, without owner references.
         verified: pairs of hashes that were compared before.
+        kept: objects that stay as they are if they exist, whatever is wanted.
     """
     owner_uid = owner["metadata"]["uid"]
     applies: list[Apply] = []
@@ -122,12 +124,19 @@ def plan(
             applies.append(Apply(kind, manifest, "Create"))
         elif record.owner_uid != owner_uid:
             taken.append(Taken(kind, name))
+        elif kind == JOB:
+            # The API server takes no change of a Job's template, and what it is for does not change with it.
+            agree.append((record, record.applied or ""))
         elif not record.deleting:
             action = _compared(kind, manifest, record, verified.get((kind, name)))
             if action is not None:
                 applies.append(action)
             else:
                 agree.append((record, manifest["metadata"]["annotations"][ANNOTATION_APPLIED]))
+    for id_ in kept & observed.keys():
+        if observed[id_].owner_uid == owner_uid:
+            names.add(id_)
+            agree.append((observed[id_], observed[id_].applied or ""))
     deletes = [
         Delete(record.kind, record.name, record.uid)
         for key, record in sorted(observed.items(), key=lambda item: (item[1].kind.kind, item[1].name))

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from specfleet.api.conditions import Reason
-from specfleet.api.names import ANNOTATION_ROUTES_VERSION, LABEL_POOL
+from specfleet.api.names import ANNOTATION_ROUTES_VERSION, LABEL_POOL, LABEL_PREFLIGHT
 from specfleet.handlers.masking import last_line, masked
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ErrImageInspect"})
 _CONFIG = frozenset({"CreateContainerConfigError"})
 _START = frozenset({"CreateContainerError", "RunContainerError", "PreCreateHookError", "PostStartHookError"})
 _CRASH = "CrashLoopBackOff"
+_MOST_LEFT = 4200  # the kubelet keeps 4,096 bytes
 
 # What engines say when they give up, and our words for it. The first that is found wins.
 _KNOWN_OUTPUT: tuple[tuple[str, Reason, str], ...] = (
@@ -52,7 +53,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class PodRecord:
-    """What matters of one pod."""
+    """What matters of one pod.
+
+    Of a preflight's pod, `preflight` is the key of what it compares, and `left` what its container left when it ended.
+    """
 
     uid: str
     name: str
@@ -65,6 +69,8 @@ class PodRecord:
     deleting: bool
     routes_version: str | None
     problem: Problem | None
+    preflight: str | None = None
+    left: str | None = None
 
     def same(self, other: PodRecord | None) -> bool:
         """Whether nothing but the resourceVersion differs."""
@@ -90,7 +96,18 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         deleting=deleting,
         routes_version=annotations.get(ANNOTATION_ROUTES_VERSION),
         problem=None if ready or deleting else _problem(status, conditions),
+        preflight=labels.get(LABEL_PREFLIGHT),
+        left=_left(status) if LABEL_PREFLIGHT in labels else None,
     )
+
+
+def _left(status: Mapping[str, Any]) -> str | None:
+    """The termination message of the only container, cut where no message can be longer; None while it runs."""
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if ended:
+            return str(ended.get("message") or "")[:_MOST_LEFT]
+    return None
 
 
 def failed_create(message: str) -> Problem:

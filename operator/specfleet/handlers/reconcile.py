@@ -27,6 +27,7 @@ from specfleet.handlers.gauges import show
 from specfleet.handlers.looking import Looker
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
+from specfleet.handlers.preflight import Gate, gate
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import sample
 from specfleet.handlers.scraped import Scraper
@@ -111,24 +112,26 @@ class Reconciler:
             self._looker.forget(memory)
         memory.sourced(await self._scraper.follow(key, spec, memory.block_seconds, memory.scraped, now), now)
         self._counter.follow(spec, memory, self._observed.pods(key), now)
-        state = self._fleet(key, body, spec)
+        compared = self._gate(key, body, checked, spec, now)
+        state = self._fleet(key, body, spec, compared)
         connecting = not was_ready(parse_status(body)) and not memory.connected(state)
         await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)
         # A router that is new, or new to this process, is asked before its silence could be taken for news.
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
         self._looker.counted(spec, memory, now)
-        view = self._view(key, body, checked, spec, memory, state, now)
+        view = self._view(key, body, checked, spec, memory, state, now, compared)
         if view.switches and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.
             memory.next_sample = 0.0
             await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
             self._looker.counted(spec, memory, now)
-            view = self._view(key, body, checked, spec, memory, state, now)
+            view = self._view(key, body, checked, spec, memory, state, now, compared)
         wait = await self._commit(key, body, view, memory, now)
         await self._act(key, view, memory)
         show(self._metrics, key, view, memory)
-        return self._next_look(memory, view, wait, now)
+        waits = [one for one in (wait, compared.next_look) if one is not None]
+        return self._next_look(memory, view, min(waits, default=None), now)
 
     def rerender(self) -> None:
         """What is rendered has changed, though neither spec nor decision has."""
@@ -153,12 +156,18 @@ class Reconciler:
         memory.retimed(block_seconds, now)
         return memory
 
-    def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec) -> Fleet:
+    def _gate(self, key: Key, body: Body, checked: Checked, spec: SpecDeploymentSpec, now: float) -> Gate:
+        known = parse_status(body).preflight
+        owned, pods = self._observed.owned(key), self._observed.pods(key)
+        return gate(key[1], spec, checked.preflight, known, owned, pods, now, self._renderer.preflight_seconds)
+
+    def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec, compared: Gate | None = None) -> Fleet:
         uid = body["metadata"]["uid"]
         memory = self._memories.get(key)
         outside = memory.outside.assessment if memory is not None and memory.outside is not None else None
         owned, pods = self._observed.owned(key), self._observed.pods(key)
-        return fleet(key[1], spec, uid, owned, pods, outside, self._renderer.routers)
+        held = compared.held if compared is not None else None
+        return fleet(key[1], spec, uid, owned, pods, outside, self._renderer.routers, held)
 
     def _view(
         self,
@@ -169,9 +178,10 @@ class Reconciler:
         memory: Memory,
         state: Fleet,
         now: float,
+        compared: Gate,
     ) -> View:
         owned = self._observed.owned(key)
-        return compute(key, body, checked, spec, memory, state, owned, self._renderer, now)
+        return compute(key, body, checked, spec, memory, state, owned, self._renderer, now, compared)
 
     # --- writing
 

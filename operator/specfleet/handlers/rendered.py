@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from specfleet.api.findings import Finding, Severity
+from specfleet.api.models import Preflight
+from specfleet.api.names import pool_object
 from specfleet.api.v1alpha1 import Metadata, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.external import ExternalPools
+from specfleet.engines.registry import engine_module
 from specfleet.handlers.rendering import Checked, Rendered
+from specfleet.preflight.request import PreflightRequest, preflight_request
 from specfleet.render.external_findings import external_findings
 from specfleet.render.objects import render_all
 from specfleet.render.plan import router_plan
+from specfleet.render.preflight import preflight_job
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 
@@ -28,6 +33,11 @@ class SpecRenderer:
         """Router pods of each SpecDeployment."""
         return self._settings.router.replicas
 
+    @property
+    def preflight_seconds(self) -> float:
+        """How long a preflight may take."""
+        return float(self._settings.preflight_seconds)
+
     def use_pod_monitors(self, there: bool) -> None:
         """Render a PodMonitor from now on, or none, as the cluster has the kind and the settings want it."""
         wanted = self._settings.pod_monitor.enabled
@@ -41,7 +51,9 @@ class SpecRenderer:
         spec = deployment.spec if deployment is not None else None
         if deployment is None or refused:
             return Checked(spec, refused, warnings)
-        return Checked(spec, (), warnings, _breakers(deployment, self.routers))
+        wanted = deployment.spec.draft.preflight is not Preflight.SKIP
+        request = preflight_request(deployment) if wanted else None
+        return Checked(spec, (), warnings, _breakers(deployment, self.routers), request)
 
     def render(
         self,
@@ -49,12 +61,24 @@ class SpecRenderer:
         spec: SpecDeploymentSpec,
         percents: Mapping[str, int],
         external: ExternalPools | None = None,
+        *,
+        preflight: PreflightRequest | None = None,
+        held: bool = False,
     ) -> Rendered:
-        """All objects with these weights. `spec` is that of `body`, read before."""
+        """All objects with these weights. `spec` is that of `body`, read before.
+
+        `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool.
+        """
         deployment = _deployment(body, spec)
         objects = render_all(
             deployment, self._settings, percents, with_pod_monitor=self._pod_monitors, external=external
         )
+        if held:
+            name = pool_object(deployment.name, spec.draft.name)
+            objects = [one for one in objects if (one["kind"], one["metadata"]["name"]) != ("Deployment", name)]
+        if preflight is not None:
+            facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
+            objects.append(preflight_job(deployment, preflight, facts, self._settings, None))
         return Rendered(tuple(objects), router_plan(deployment, percents, external, self.routers).version)
 
     def check_external(

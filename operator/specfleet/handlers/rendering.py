@@ -9,19 +9,22 @@ from typing import Any, Protocol
 from specfleet.api.findings import Finding
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.engines.external import ExternalPools
+from specfleet.preflight.request import PreflightRequest
 
 
 @dataclass(frozen=True)
 class Checked:
     """A SpecDeployment read and validated; `spec` is None where `errors` says why.
 
-    `breakers` are the requests in flight that one router lets through, by pool.
+    `breakers` are the requests in flight that one router lets through, by pool; `preflight` is what is to be compared
+    before the speculative pool is made, None where nothing is.
     """
 
     spec: SpecDeploymentSpec | None
     errors: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
     breakers: Mapping[str, int] = field(default_factory=dict)
+    preflight: PreflightRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class Renderer(Protocol):
     def routers(self) -> int:
         """Router pods of each SpecDeployment."""
 
+    @property
+    def preflight_seconds(self) -> float:
+        """How long a preflight may take."""
+
     def use_pod_monitors(self, there: bool) -> None:
         """Render a PodMonitor from now on, or none, as the cluster has the kind and the settings want it."""
 
@@ -51,8 +58,14 @@ class Renderer(Protocol):
         spec: SpecDeploymentSpec,
         percents: Mapping[str, int],
         external: ExternalPools | None = None,
+        *,
+        preflight: PreflightRequest | None = None,
+        held: bool = False,
     ) -> Rendered:
-        """All objects, with `percents` of each route's traffic going to speculation; `external` pools as seen."""
+        """All objects, with `percents` of each route's traffic going to speculation; `external` pools as seen.
+
+        `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool.
+        """
 
     def check_external(
         self, body: Mapping[str, Any], spec: SpecDeploymentSpec, external: ExternalPools

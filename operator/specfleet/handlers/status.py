@@ -14,6 +14,7 @@ from specfleet.api.status import (
     EvidenceStatus,
     Percentages,
     PoolStatus,
+    PreflightStatus,
     RouteReport,
     RouteStatus,
     SpecDeploymentStatus,
@@ -193,6 +194,7 @@ def assembled(
     pools: list[PoolStatus],
     routes_version: str | None,
     attribution: Literal["Router", "Engine", "Deployment"] = "Router",
+    preflight: PreflightStatus | None = None,
 ) -> SpecDeploymentStatus:
     """The whole status."""
     return SpecDeploymentStatus(
@@ -204,6 +206,7 @@ def assembled(
         routes_version=routes_version,
         pools=pools,
         routes=routes,
+        preflight=preflight,
     )
 
 

@@ -33,6 +33,7 @@ from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, OwnedRecord
 from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId, Plan, plan
+from specfleet.handlers.preflight import Gate
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import metrics_hold
 from specfleet.handlers.scraped import scraped_said
@@ -45,6 +46,7 @@ from specfleet.handlers.status import (
     timestamp,
 )
 from specfleet.handlers.unfit import unread_pods
+from specfleet.preflight.request import PreflightRequest
 
 Body = dict[str, Any]
 UNMEASURED = -1  # a pool of which it is not known what it carries has room for nothing
@@ -78,6 +80,7 @@ def compute(
     owned: Mapping[ObjectId, OwnedRecord],
     renderer: Renderer,
     now: float,
+    gate: Gate = Gate(),  # noqa: B008 - a frozen value
 ) -> View:
     """One whole pass's view of a valid SpecDeployment. `memory` is read; what it notes on the way can be lost."""
     before = parse_status(body)
@@ -95,8 +98,11 @@ def compute(
     full = memory.outside is not None and memory.outside.full
     percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name], speculative_full=full)
     outside = memory.outside.assessment if memory.outside is not None else None
-    settled_key = digest([body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside)])
-    actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer)
+    settled_key = digest(
+        [body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside), gate.digest]
+    )
+    request = checked.preflight if gate.run else None
+    actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer, gate, request)
     serving = memory.serving(state.routers, version)
     unseen = memory.unseen(state.routers, now)
     uncovered = together or memory.counts is not None
@@ -132,6 +138,7 @@ def compute(
             connected=memory.connected(state),
             unseen=unseen,
             unmeasured=[name for name, limit in outside.capacity.items() if limit is None] if outside else (),
+            preflight=gate.said,
         )
     status = assembled(
         name=key[1],
@@ -142,6 +149,7 @@ def compute(
         pools=pools_status(state),
         routes_version=version,
         attribution="Engine" if memory.counts is not None else outside.attribution if outside is not None else "Router",
+        preflight=gate.record,
     )
     return View(spec, state, decisions, actions, version, settled_key, status)
 
@@ -197,13 +205,18 @@ def _planned(
     memory: Memory,
     owned: Mapping[ObjectId, OwnedRecord],
     renderer: Renderer,
+    gate: Gate,
+    request: PreflightRequest | None,
 ) -> tuple[Plan, str]:
     """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
     if memory.settled_key == settled_key and memory.wanted_version is not None and memory.agrees(owned):
         return Plan(wanted=memory.wanted), memory.wanted_version
     outside = memory.outside.assessment if memory.outside is not None else None
-    rendered = renderer.render(body, spec, percents, None if outside is None else outside.pools)
-    actions = plan(body, rendered.objects, owned, memory.verified)
+    pools = None if outside is None else outside.pools
+    held = gate.held is not None
+    rendered = renderer.render(body, spec, percents, pools, preflight=request, held=held)
+    kept = gate.kept(body["metadata"]["name"], spec.draft.name)
+    actions = plan(body, rendered.objects, owned, memory.verified, kept)
     return actions, rendered.routes_version
 
 

@@ -12,11 +12,9 @@ from pathlib import Path
 from specfleet.preflight.directory import DirectorySource, local_source
 from specfleet.preflight.hub import ENDPOINT, HubSource
 from specfleet.preflight.reading import InaccessibleError, Source, run_preflight
-from specfleet.preflight.request import ModelRef, decode_request
+from specfleet.preflight.request import CACHE_VARIABLE, REQUEST_VARIABLE, ModelRef, decode_request
 from specfleet.preflight.verdict import Check, Level, Outcome, PreflightFinding, Verdict
 
-REQUEST_VARIABLE = "SPECFLEET_PREFLIGHT"
-CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
 TERMINATION_LOG = Path("/dev/termination-log")
 
 
@@ -25,7 +23,8 @@ def opener(
 ) -> Callable[[ModelRef, str], Source]:
     """How files are found: absolute paths as they are, others on the Hub, or all of them below `models`.
 
-    Token and endpoint of the Hub come from the environment by the names that its own tools use.
+    CACHE_VARIABLE names a cache of the Hub's own tools, for a Hub that does not answer. Token and endpoint come from
+    the environment by the names that those tools use.
     """
 
     def found(ref: ModelRef, role: str) -> Source:
@@ -34,7 +33,9 @@ def opener(
         if not ref.on_hub:
             return DirectorySource(Path(ref.model), f"the {role} {ref.model}")
         token = environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN") or None
-        return HubSource(ref, role, token, cache, environment.get("HF_ENDPOINT") or ENDPOINT)
+        hub = HubSource(ref, role, token, cache, environment.get("HF_ENDPOINT") or ENDPOINT)
+        downloaded = environment.get(CACHE_VARIABLE)
+        return _Either(hub, lambda: local_source(Path(downloaded), ref, role)) if downloaded else hub
 
     return found
 
@@ -57,6 +58,35 @@ class _Absent:
         raise self._problem
 
 
+class _Either:
+    """The Hub; where it is not to be had, what an engine has downloaded before."""
+
+    def __init__(self, hub: Source, downloaded: Callable[[], Source]) -> None:
+        self._chosen, self._downloaded = hub, downloaded
+
+    @property
+    def commit(self) -> str | None:
+        return self._chosen.commit
+
+    def names(self) -> frozenset[str]:
+        try:
+            return self._chosen.names()
+        except InaccessibleError as problem:
+            try:
+                local = self._downloaded()
+                names = local.names()
+            except InaccessibleError:
+                raise problem from None
+            self._chosen = local
+            return names
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        return self._chosen.read(name, most_bytes)
+
+    def piece(self, name: str, start: int, length: int) -> bytes:
+        return self._chosen.piece(name, start, length)
+
+
 def _reported(make: Callable[[], Source]) -> Source:
     try:
         return make()
@@ -68,8 +98,7 @@ def run_job(environment: Mapping[str, str], log: Path = TERMINATION_LOG) -> int:
     """The container's exit status: 0 with a verdict, 1 where something could not be read and is to be tried again."""
     try:
         request = decode_request(environment.get(REQUEST_VARIABLE, ""))
-        cache = environment.get(CACHE_VARIABLE)
-        verdict = run_preflight(request, opener(environment, cache=Path(cache) if cache else None))
+        verdict = run_preflight(request, opener(environment))
     except Exception as problem:  # the boundary: whatever it is, it must not look like a verdict about the draft
         said = f"the preflight ended with {type(problem).__name__}: {' '.join(str(problem).split())[:200]}"
         verdict = Verdict((PreflightFinding(Check.FILES, Level.UNKNOWN, said),))

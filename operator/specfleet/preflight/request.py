@@ -13,6 +13,9 @@ from packaging.version import Version
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
 from specfleet.engines.release import Minor, parse_version, tag_version
 
+REQUEST_VARIABLE = "SPECFLEET_PREFLIGHT"
+CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
+"""Variables of the Job's container."""
 WITHOUT_CHECKPOINT = (DraftMode.NGRAM, DraftMode.SUFFIX)
 _LENGTH_FLAGS = {EngineType.VLLM: "max-model-len"}
 _OTHER_LENGTH_FLAGS = ("context-length", "max_seq_len")

@@ -69,7 +69,7 @@ def _container(deployment: SpecDeployment, facts: EngineFacts) -> Manifest:
         "image": facts.image,
         "command": list(facts.command),
         "args": list(facts.args),
-        "env": [_env_fact(fact) for fact in facts.env] + [_env_var(variable) for variable in spec.engine.env],
+        "env": env_manifests(deployment, facts),
         "ports": [{"name": "http", "containerPort": facts.port, "protocol": "TCP"}],
         "startupProbe": _probe(facts.startup),
         "readinessProbe": _probe(facts.readiness),
@@ -85,6 +85,19 @@ def _container(deployment: SpecDeployment, facts: EngineFacts) -> Manifest:
         count = str(facts.accelerators)
         container["resources"] = {"limits": {resource: count}, "requests": {resource: count}}
     return container
+
+
+def env_manifests(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
+    """Variables of the engine container: those of the facts, then the user's."""
+    return [_env_fact(fact) for fact in facts.env] + [_env_var(one) for one in deployment.spec.engine.env]
+
+
+def model_volumes(deployment: SpecDeployment, facts: EngineFacts) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes with models and the cache, and their mounts, all to be read only."""
+    names = (MODEL_VOLUME, DRAFT_VOLUME, CACHE_VOLUME)
+    volumes = [one for one in _volumes(deployment, facts) if one["name"] in names]
+    mounts = [{**one, "readOnly": True} for one in _mounts(deployment, facts) if one["name"] in names]
+    return volumes, mounts
 
 
 def _volumes(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:

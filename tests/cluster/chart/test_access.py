@@ -22,6 +22,7 @@ ALLOWED = [
     ("patch", "configmaps", "serving"),
     ("patch", "serviceaccounts", "serving"),
     ("patch", "poddisruptionbudgets.policy", "serving"),
+    ("patch", "jobs.batch", "serving"),
     ("patch", "pods", "serving"),
     ("get", "services", "serving"),
     ("get", "pods", "serving"),

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specfleet.api.v1alpha1 import DraftMode, SpecDeployment
-from specfleet.preflight.job import REQUEST_VARIABLE, run_job
-from specfleet.preflight.request import ModelRef, PreflightRequest, decode_request, preflight_request
+from specfleet.preflight.job import run_job
+from specfleet.preflight.request import REQUEST_VARIABLE, ModelRef, PreflightRequest, decode_request, preflight_request
 from specfleet.preflight.verdict import (
     MOST_MESSAGE_BYTES,
     Check,

@@ -1,0 +1,160 @@
+"""What the operator makes of a preflight: run it, wait for it, and what its verdict costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from specfleet.api.conditions import Reason
+from specfleet.api.models import Preflight
+from specfleet.api.names import pool_object, preflight_object
+from specfleet.api.status import PreflightStatus
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.cluster.kinds import DEPLOYMENT, JOB, Kind
+from specfleet.handlers.conditions import Said
+from specfleet.handlers.observed import OwnedRecord
+from specfleet.handlers.pods import PodRecord, Problem, worst
+from specfleet.handlers.status import timestamp
+from specfleet.preflight.request import PreflightRequest
+from specfleet.preflight.verdict import Outcome, Verdict, decode
+
+_MOST_MESSAGE = 900
+_KEPT = "the speculative pool is made all the same"
+_ENDED = frozenset({Reason.ENGINE_CRASHES})  # how the container ended says less than what it left
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What follows from a preflight now.
+
+    Attributes:
+        said: condition DraftCompatible; None where there is nothing to compare.
+        record: the verdict to keep in status.
+        run: the Job is wanted.
+        held: why the speculative pool must not be made or changed; None where it may.
+        next_look: seconds until time alone brings news.
+    """
+
+    said: Said | None = None
+    record: PreflightStatus | None = None
+    run: bool = False
+    held: Problem | None = None
+    next_look: float | None = None
+
+    @property
+    def digest(self) -> list[Any]:
+        """What of it rendering depends on."""
+        return [self.run, self.held is not None]
+
+    def kept(self, deployment: str, draft: str) -> frozenset[tuple[Kind, str]]:
+        """Objects that are neither made nor changed nor removed."""
+        return frozenset({(DEPLOYMENT, pool_object(deployment, draft))}) if self.held is not None else frozenset()
+
+
+def gate(
+    name: str,
+    spec: SpecDeploymentSpec,
+    request: PreflightRequest | None,
+    known: PreflightStatus | None,
+    owned: Mapping[tuple[Kind, str], OwnedRecord],
+    pods: Iterable[PodRecord],
+    now: float,
+    limit_seconds: float,
+) -> Gate:
+    """From the verdict that status keeps, else from what the Job and its pods say.
+
+    Args:
+        name: of the SpecDeployment.
+        request: None where there is nothing to compare or it is not wanted.
+        limit_seconds: after that long without a verdict there will be none.
+    """
+    if request is None:
+        return Gate()
+    record = known if known is not None and known.key == request.key else None
+    if record is None:
+        members = [pod for pod in pods if pod.preflight == request.key]
+        job = owned.get((JOB, preflight_object(name, request.key)))
+        found = _verdict(members, job, now, limit_seconds)
+        if found is None:
+            return _waiting(spec, members, job, now, limit_seconds)
+        outcome, reason, message = found
+        record = PreflightStatus(
+            key=request.key,
+            outcome=outcome.value,
+            reason=reason.value,
+            message=message[:_MOST_MESSAGE],
+            at=timestamp(now),
+        )
+    status: dict[str, Any] = {Outcome.PASSED: "True", Outcome.FAILED: "False", Outcome.UNKNOWN: "Unknown"}
+    held = None
+    if record.outcome == "Failed" and spec.draft.preflight is Preflight.REQUIRE:
+        held = Problem(Reason.DRAFT_INCOMPATIBLE, record.message)
+    return Gate(Said(status[record.outcome], record.reason, _sentence(record.message)), record, held=held)
+
+
+def _waiting(
+    spec: SpecDeploymentSpec, pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_seconds: float
+) -> Gate:
+    trouble = _trouble(pods)
+    said = "target and draft are being compared" + (f"; {trouble}" if trouble else "")
+    left = limit_seconds - (now - _started(job, now))
+    held = Problem(Reason.PREFLIGHT_RUNNING, said) if spec.draft.preflight is Preflight.REQUIRE else None
+    return Gate(
+        Said("Unknown", Reason.PREFLIGHT_RUNNING, _sentence(said)), run=True, held=held, next_look=max(0.05, left)
+    )
+
+
+def _verdict(
+    pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_seconds: float
+) -> tuple[Outcome, Reason, str] | None:
+    """Outcome, reason and message; None while there may still be one."""
+    verdicts = [one for one in (decode(pod.left) for pod in pods) if one is not None]
+    final = next((one for one in verdicts if one.outcome is not Outcome.UNKNOWN), None)
+    if final is not None:
+        reason = Reason.DRAFT_FITS if final.outcome is Outcome.PASSED else Reason.DRAFT_INCOMPATIBLE
+        return final.outcome, reason, final.message
+    ended = job.ended if job is not None else None
+    garbled = any(pod.left is not None and decode(pod.left) is None for pod in pods)
+    if ended == "Complete" and garbled:
+        return _inconclusive("the preflight left a message that is no verdict")
+    if ended is not None and ended not in ("Complete", "DeadlineExceeded"):
+        return _inconclusive(_unread(verdicts) or _trouble(pods) or f"the preflight Job failed ({ended})")
+    if ended == "DeadlineExceeded" or now - _started(job, now) >= limit_seconds:
+        why = _unread(verdicts) or _trouble(pods) or "its pod has not ended"
+        return (
+            Outcome.UNKNOWN,
+            Reason.PREFLIGHT_TIMED_OUT,
+            f"there was no verdict within {limit_seconds:.0f} s: {why}; {_KEPT}",
+        )
+    return None
+
+
+def _inconclusive(why: str) -> tuple[Outcome, Reason, str]:
+    return Outcome.UNKNOWN, Reason.PREFLIGHT_INCONCLUSIVE, f"{why}; {_KEPT}"
+
+
+def _unread(verdicts: list[Verdict]) -> str | None:
+    return verdicts[-1].message if verdicts else None
+
+
+def _trouble(pods: list[PodRecord]) -> str | None:
+    problem = worst(pod.problem for pod in pods if pod.problem is not None and pod.problem.reason not in _ENDED)
+    if problem is not None and problem.reason is Reason.OUT_OF_MEMORY:
+        return "its container was killed for want of memory"
+    return problem.message if problem is not None else None
+
+
+def _started(job: OwnedRecord | None, now: float) -> float:
+    """When the Job was made: it outlives this process."""
+    if job is None or job.created is None:
+        return now
+    try:
+        return datetime.strptime(job.created, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return now
+
+
+def _sentence(message: str) -> str:
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
