@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from specfleet.api.findings import errors
-from specfleet.api.v1alpha1 import DraftMode, SpecDeployment
+from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
 from specfleet.cli.documents import display_name, read_documents
 from specfleet.cli.validate import SettingsOption, settings_or_end, text_or_end
 from specfleet.engines.arguments import read
@@ -27,13 +27,23 @@ from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 from specfleet.sizing.accelerators import GIB, Accelerator, accelerator
 from specfleet.sizing.drafts import WITHOUT_CHECKPOINT, draft_cost
-from specfleet.sizing.live import compare, read_cache_config
+from specfleet.sizing.live import Comparison, compare, read_cache_config
 from specfleet.sizing.plan import FleetPlan, fleet_plan
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.report import Planned, document, notes_of, text
 from specfleet.sizing.shape import ModelShape, medusa_shape
-from specfleet.sizing.started import Parallel, Told, draft_tensor, loaded, serving_of
+from specfleet.sizing.started import (
+    Parallel,
+    Told,
+    check_engine,
+    draft_kv_bytes,
+    draft_tensor,
+    loaded,
+    loaded_beside,
+    serving_of,
+    uncounted,
+)
 
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
 _DRAFTING = "vllm:spec_decode_num_drafts"
@@ -152,6 +162,7 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
     spec = deployment.spec
     if spec.external is not None:
         raise SizingProblem(f"{name}: External pools run already: their own report says what they have room for")
+    check_engine(spec.engine.type)
     facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
     arguments = read((*facts.command, *facts.args), spec.engine.type, image=facts.image)
     draft = spec.draft
@@ -168,14 +179,18 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
         overhead_bytes=bytes_of(asked.overhead) if asked.overhead is not None else None,
     )
     serving = serving_of(arguments, facts.release, target, parallel, facts.max_sequences, told)
+    checkpoint = _draft(deployment, target, asked)
+    if checkpoint is not None:
+        checkpoint = loaded_beside(checkpoint, target, arguments.speculative)
     cost = draft_cost(
         draft.mode,
         draft.tokens,
         lookahead,
         target,
-        _draft(deployment, target, asked),
+        checkpoint,
         tensor=draft_tensor(arguments.speculative, parallel.tensor),
     )
+    cost = replace(cost, kv_bytes=draft_kv_bytes(arguments.speculative, target))
     plan = fleet_plan(
         target,
         cost,
@@ -194,23 +209,20 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
         where=where.name,
         serving=serving,
         plan=plan,
-        notes=notes_of(target, cost, serving),
+        notes=(*notes_of(target, cost, serving), *uncounted(arguments)),
     )
     return planned if asked.metrics is None else replace(planned, live=_compared(plan, asked.metrics))
 
 
-def _compared(plan: FleetPlan, page: Path) -> Any:
+def _compared(plan: FleetPlan, page: Path) -> Comparison:
     content = _file(page).decode("utf-8", errors="replace")
     pool = plan.speculative if _DRAFTING in content else plan.baseline
     return compare(pool.counted_tokens, read_cache_config(content))
 
 
-def _lookahead(engine: Any, mode: DraftMode, tokens: int) -> int:
+def _lookahead(engine: EngineType, mode: DraftMode, tokens: int) -> int:
     """Slots ahead of a running sequence, by the engine's table: a number, k, or k and some more."""
-    try:
-        stated = capabilities(engine).of(mode).lookahead
-    except KeyError:
-        raise SizingProblem(f"how {engine} divides its memory is not in this plan yet: it knows vLLM") from None
+    stated = capabilities(engine).of(mode).lookahead
     return sum(tokens if part.strip() == "k" else int(part) for part in stated.split("+"))
 
 

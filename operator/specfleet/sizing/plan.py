@@ -29,6 +29,7 @@ class Serving:
         utilisation: share of it that the engine takes.
         overhead_bytes: of what it takes, on one accelerator, that is neither weights nor KV cache.
         context: tokens of a sequence, prompt and answer, that is planned for.
+        longest: tokens beyond which the engine lets no sequence go, drafted ones included; None where it is not known.
         max_sequences: that one engine runs at once (one for each data-parallel rank).
         kv_bytes: of a KV element.
         kv_memory_bytes: KV cache on one accelerator where the engine is told it outright; None otherwise.
@@ -40,6 +41,7 @@ class Serving:
     context: int
     max_sequences: int
     kv_bytes: int
+    longest: int | None = None
     overhead_bytes: int = OVERHEAD_BYTES
     blocks: Blocks = field(default_factory=Blocks)
     tensor: int = 1
@@ -211,13 +213,14 @@ def _stage(target: ModelShape, own: Weights, draft: DraftCost, serving: Serving,
             tokens=draft.tokens,
         )
         weighed += draft.weights.total / draft.tensor
+    slots = draft.slots if serving.longest is None else min(draft.slots, max(0, serving.longest - serving.context))
     laid = layout(layers, serving.blocks)
     memory = _kv_memory(serving, math.ceil(weighed), laid)
-    one = laid.sequence_bytes(serving.context, draft.slots, draft.tokens)
+    one = laid.sequence_bytes(serving.context, slots, draft.tokens)
     uniform = all(layer.kind is Kind.FULL for layer in layers)
     tokens = kv_tokens(memory, layers, serving.blocks, tokens=serving.context)
     # The division in tokens, as the engine counts: whole blocks in memory, whole blocks a sequence.
-    length = serving.blocks.size * math.ceil((serving.context + draft.slots) / serving.blocks.size)
+    length = serving.blocks.size * math.ceil((serving.context + slots) / serving.blocks.size)
     fitting = tokens // length if uniform else max(memory, 0) // one if one else 0
     counted = max(memory, 0) // laid.block_bytes * laid.size if laid.block_bytes else None
     return _Stage(layers, math.ceil(weighed), memory, one, tokens, counted, fitting)

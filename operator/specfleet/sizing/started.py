@@ -19,6 +19,15 @@ from specfleet.sizing.reading import SizingProblem, shown
 from specfleet.sizing.shape import ModelShape
 
 _MORE_UTILISATION_SINCE = Version("0.20")
+_CHANGES_THE_LAYOUT = (
+    "cpu-offload-gb",
+    "decode-context-parallel-size",
+    "prefill-context-parallel-size",
+    "kv-cache-dtype-skip-layers",
+    "kv-sharing-fast-prefill",
+    "hf-overrides",
+)
+_TAKES_MEMORY = ("enable-lora", "enable-prompt-embeds", "enable-eplb")
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,14 @@ class Told:
     overhead_bytes: int | None = None
 
 
+def check_engine(engine: EngineType) -> None:
+    """Raises SizingProblem where how the engine divides its memory is not known."""
+    if engine is not EngineType.VLLM:
+        raise SizingProblem(
+            f"how {engine} divides its memory is not known to this plan: it knows vLLM. Start a pod and read its log"
+        )
+
+
 def serving_of(
     arguments: ReadArguments, release: str, target: ModelShape, parallel: Parallel, max_sequences: int, told: Told
 ) -> Serving:
@@ -56,13 +73,15 @@ def serving_of(
         max_sequences: that one engine runs at once.
 
     Raises:
-        SizingProblem: an argument cannot be read, or how the engine divides its memory is not known.
+        SizingProblem: an argument cannot be read, or changes the layout in a way that is not known.
     """
-    if arguments.engine is not EngineType.VLLM:
-        raise SizingProblem(
-            f"how {arguments.engine or 'this engine'} divides its memory is not in this plan yet: it knows vLLM"
-        )
     flags = dict(arguments.flags)
+    for name in _CHANGES_THE_LAYOUT:
+        if name in flags and flags[name] not in ("0", "1", "{}", ""):
+            raise SizingProblem(
+                f"engine.args[{name}] changes what is kept where, which this plan does not know: remove it to plan, "
+                "and compare with the running pod"
+            )
     served = _whole(flags, "max-model-len") or target.max_positions
     context = told.context or served
     if context is None:
@@ -81,6 +100,7 @@ def serving_of(
         utilisation=told.utilisation or _share(flags, "gpu-memory-utilization") or default,
         overhead_bytes=OVERHEAD_BYTES if told.overhead_bytes is None else told.overhead_bytes,
         context=context,
+        longest=served,
         max_sequences=max_sequences,
         kv_bytes=kv_bytes(flags.get("kv-cache-dtype"), target),
         blocks=Blocks(
@@ -93,6 +113,12 @@ def serving_of(
         kv_memory_bytes=_kv_memory(flags, told),
         kv_blocks=_whole(flags, "num-gpu-blocks-override"),
     )
+
+
+def uncounted(arguments: ReadArguments) -> tuple[str, ...]:
+    """Notes on arguments that take memory which the plan does not count."""
+    given = [name for name in _TAKES_MEMORY if name in dict(arguments.flags)]
+    return tuple(f"what engine.args[{name}] takes is not counted: raise --overhead by it" for name in given)
 
 
 def _kv_memory(flags: Mapping[str, str | None], told: Told) -> int | None:
@@ -131,6 +157,24 @@ def loaded(target: ModelShape, arguments: ReadArguments) -> ModelShape:
     if method and target.quantisation is None:
         target = replace(target, quantisation=online(method), parameter_bytes=None)
     return target
+
+
+def loaded_beside(draft: ModelShape, target: ModelShape, config: Mapping[str, Any] | None) -> ModelShape:
+    """The draft as the engine loads it: in the target's dtype, and quantised where the speculative config says so."""
+    known = draft.parameter_bytes
+    if known is not None and draft.quantisation is None:
+        known = known * target.dtype_bytes // draft.dtype_bytes
+    draft = replace(draft, dtype=target.dtype, dtype_bytes=target.dtype_bytes, parameter_bytes=known)
+    method = (config or {}).get("quantization")
+    if isinstance(method, str) and draft.quantisation is None:
+        draft = replace(draft, quantisation=online(method), parameter_bytes=None)
+    return draft
+
+
+def draft_kv_bytes(config: Mapping[str, Any] | None, target: ModelShape) -> int | None:
+    """Bytes of a KV element of the draft where the speculative config gives it a dtype of its own; else None."""
+    dtype = (config or {}).get("kv_cache_dtype")
+    return kv_bytes(dtype, target) if isinstance(dtype, str) else None
 
 
 def kv_bytes(dtype: str | None, target: ModelShape) -> int:

@@ -196,6 +196,11 @@ def test_what_the_plan_leaves_out_is_said(tmp_path: Path) -> None:
             ("-a", "H200"),
             "the size of KV cache dtype 'nvfp4' is not known",
         ),
+        (
+            {"engine": {"type": "vLLM", "version": "0.32.0", "args": {"cpu-offload-gb": "4"}}},
+            ("-a", "H200"),
+            "engine.args[cpu-offload-gb] changes what is kept where",
+        ),
     ],
 )
 def test_what_cannot_be_planned_says_what_to_do(
@@ -205,6 +210,27 @@ def test_what_cannot_be_planned_says_what_to_do(
 
     assert (status, text) == (2, "")
     assert said in found
+
+
+def test_the_draft_has_the_speculative_configs_own_dtype_and_copies(models: Path) -> None:
+    draft = {"name": "small", "mode": "DraftModel", "model": SMALL, "tokens": 5}
+    target = {"model": TARGET, "parallelism": {"tensor": 2}}
+
+    def of_draft(args: Document) -> int:
+        document = fleet(target=target, drafts=[{**draft, "args": args}])
+        pools = as_json(document, "--models", models, "-a", "H100-80GB")["pools"]
+        return int(pools[1]["kvBytesPerTokenHeld"]) - int(pools[0]["kvBytesPerTokenHeld"])
+
+    assert of_draft({}) == 16 * 1024
+    assert of_draft({"kv_cache_dtype": "fp8"}) == 8 * 1024
+
+
+def test_arguments_that_take_memory_of_their_own_are_noted(models: Path) -> None:
+    engine = {"type": "vLLM", "version": "0.32.0", "args": {"enable-lora": ""}}
+
+    _, text, _ = plan(fleet(engine=engine, drafts=NGRAM), "--models", models, "-a", "H100-80GB")
+
+    assert "Note: what engine.args[enable-lora] takes is not counted: raise --overhead by it." in text
 
 
 @pytest.mark.parametrize(
