@@ -8,9 +8,13 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from packaging.version import Version
 
-from specfleet.engines.capabilities import DATA_FILES, CapabilityTable, Mode, capabilities, runs_text
+from specfleet.api.v1alpha1 import EngineType
+from specfleet.engines import sglang_tables
+from specfleet.engines.capabilities import CapabilityTable, Mode, capabilities, runs_text
 from specfleet.engines.release import Minor, parse_version
+from specfleet.engines.sglang_tables import SGLangMode, SGLangTable
 from specfleet.engines.vllm_tables import NEWEST, OLDEST
 
 
@@ -23,29 +27,34 @@ class Output(StrEnum):
 
 def engines_command(
     release: Annotated[
-        str | None, typer.Option("--release", "-r", help="Only what this release can do, such as 0.32.")
+        str | None, typer.Option("--release", "-r", help="Only what this release can do: vLLM 0.32, SGLang 0.5.20.")
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Text, or JSON for programs.")] = Output.TEXT,
 ) -> None:
     """Say which draft modes each engine release has, what each needs, takes and cannot be combined with."""
-    wanted = _release_or_end(release)
-    documents = [_document(capabilities(engine), wanted) for engine in DATA_FILES]
+    documents = _documents_or_end(release)
     if output is Output.JSON:
         typer.echo(json.dumps(documents, indent=2))
         return
-    for document in documents:
-        typer.echo("\n".join(_lines(document)))
+    typer.echo("\n\n".join("\n".join(_lines(document)) for document in documents))
 
 
-def _release_or_end(text: str | None) -> Minor | None:
+def _documents_or_end(text: str | None) -> list[dict[str, Any]]:
+    """The tables of all engines, or of the one whose release was asked for: the two count differently."""
+    vllm, sglang = capabilities(EngineType.VLLM), sglang_tables.table()
     if text is None:
-        return None
+        return [_document(vllm, None), _sglang_document(sglang, None)]
     version = parse_version(text)
-    release = Minor.of(version) if version is not None else None
-    if release is not None and OLDEST <= release <= NEWEST:
-        return release
-    what = f"{text} is not among the releases that are rendered" if release is not None else f"{text!r} is no release"
-    typer.echo(f"specfleet engines: {what}: write one from {OLDEST} to {NEWEST}", err=True)
+    if version is not None and OLDEST <= Minor.of(version) <= NEWEST:
+        return [_document(vllm, Minor.of(version))]
+    if version is not None and sglang.releases[0] <= version <= sglang.newest:
+        return [_sglang_document(sglang, sglang.nearest(version))]
+    what = f"{text} is not among the releases that are rendered" if version is not None else f"{text!r} is no release"
+    typer.echo(
+        f"specfleet engines: {what}: write one of vLLM from {OLDEST} to {NEWEST}, or of SGLang from "
+        f"{sglang.releases[0]} to {sglang.newest}",
+        err=True,
+    )
     raise typer.Exit(2)
 
 
@@ -69,7 +78,48 @@ def _document(table: CapabilityTable, release: Minor | None) -> dict[str, Any]:
     }
 
 
-def _bound(release: Minor | None) -> str | None:
+def _sglang_document(table: SGLangTable, release: Version | None) -> dict[str, Any]:
+    modes = [mode for mode in table.modes if release is None or mode.mode in table.available(release)]
+    return {
+        "engine": str(EngineType.SGLANG),
+        "rendered": [str(table.releases[0]), str(table.newest)],
+        "release": _bound(release),
+        "modes": [_sglang_mode(table, mode, release) for mode in modes],
+        "refusedFields": [],
+        "notOffered": {},
+        "attribution": table.attribution,
+        "metrics": table.metrics,
+        "notes": list(table.notes),
+        "sources": list(table.sources),
+    }
+
+
+def _sglang_mode(table: SGLangTable, mode: SGLangMode, release: Version | None) -> dict[str, Any]:
+    return {
+        "mode": str(mode.mode),
+        "method": mode.algorithm,
+        "releases": runs_text(table.having(mode.mode), table.facts.releases),
+        "checkpoint": str(mode.checkpoint),
+        "package": None,
+        "needs": list(mode.needs),
+        "args": list(table.args_of(mode.mode, release)) if release is not None else sorted(mode.args),
+        "conflictingFlags": [
+            {
+                "flag": conflict.flag if conflict.value is None else f"{conflict.flag}={conflict.value}",
+                "since": _bound(conflict.since),
+                "until": _bound(conflict.until),
+                "why": conflict.why,
+            }
+            for conflict in mode.conflicts
+            if release is None or conflict.holds(release)
+        ],
+        "lookahead": None,
+        "unusable": [],
+        "sources": list(mode.sources),
+    }
+
+
+def _bound(release: Minor | Version | None) -> str | None:
     return str(release) if release is not None else None
 
 

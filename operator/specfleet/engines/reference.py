@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from specfleet.api.v1alpha1 import EngineType
+from specfleet.engines import sglang_tables
 from specfleet.engines.capabilities import CapabilityTable, Checkpoint, Span, capabilities, runs_text
+from specfleet.engines.sglang_tables import SGLangTable
 from specfleet.engines.vllm_tables import NEWEST, OLDEST
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "engines.md"
@@ -21,18 +23,17 @@ _HEAD = """\
 
 Generated from the tables that validation and rendering use, by `python -m specfleet.engines.reference`;
 `specfleet engines` prints them. Releases, flags, keys and method names were read in the sources of released wheels
-([how](../contributing/api-and-engines.md#a-release-of-an-engine)); [sources](#sources) says where the rest was read.
-None of it was tried on GPUs.
+([how](../contributing/api-and-engines.md#a-release-of-an-engine)); the last table of each engine says where the rest
+was read. None of it was tried on GPUs.
 
-SGLang and older vLLM releases are taken as [External pools](external.md), which need none of this: what their pods
-were started with counts.
+[External pools](external.md) need none of this: what their pods were started with counts.
 """
 
 
 def page() -> str:
     """The whole page."""
     table = capabilities(EngineType.VLLM)
-    return "\n".join([_HEAD, *_engine(table)])
+    return "\n".join([_HEAD, *_engine(table), *_sglang(sglang_tables.table())])
 
 
 def _engine(table: CapabilityTable) -> Iterator[str]:
@@ -156,8 +157,50 @@ def _eagle3(table: CapabilityTable) -> Iterator[str]:
 
 
 def _sources(table: CapabilityTable) -> Iterator[str]:
-    yield "### Sources\n"
+    yield "### Sources of vLLM\n"
     yield "Paths are below `vllm/` in the wheels.\n"
+    yield "| what | read in |"
+    yield "|---|---|"
+    yield _row("for every mode", ", ".join(f"`{one}`" for one in table.sources))
+    for mode in table.modes:
+        yield _row(f"`{mode.mode}`", ", ".join(f"`{one}`" for one in mode.sources))
+
+
+def _sglang(table: SGLangTable) -> Iterator[str]:
+    order = table.facts.releases
+    yield f"\n## {EngineType.SGLANG}\n"
+    yield (
+        f"Facts of {order[0]} to {table.newest}; rendered: {table.releases[0]} to {table.newest}. "
+        "There is no mode Suffix and no mode Medusa.\n"
+    )
+    yield "| mode | algorithm | releases | checkpoint | needs |"
+    yield "|---|---|---|---|---|"
+    for mode in table.modes:
+        releases = runs_text(table.having(mode.mode), order)
+        checkpoint = _CHECKPOINTS[mode.checkpoint]
+        yield _row(f"`{mode.mode}`", f"`{mode.algorithm}`", releases, checkpoint, "; ".join(mode.needs))
+    yield "\n### Flags that do not go with a mode of SGLang\n"
+    yield "| mode | flag | releases | what SGLang does |"
+    yield "|---|---|---|---|"
+    for mode in table.modes:
+        for conflict in mode.conflicts:
+            flag = conflict.flag if conflict.value is None else f"{conflict.flag}={conflict.value}"
+            until = f" to {conflict.until}" if conflict.until is not None else " and later"
+            yield _row(f"`{mode.mode}`", f"`{flag}`", f"{conflict.since}{until}", conflict.why)
+    yield "\n### `drafts[].args` of SGLang\n"
+    yield "Flags without dashes, with the releases that have them, and the modes that take them.\n"
+    yield "| flag | releases | modes | changes answers |"
+    yield "|---|---|---|---|"
+    for name in sorted({name for mode in table.modes for name in mode.args}):
+        having = tuple(one for one in order if table.knows(name, one))
+        modes = ", ".join(f"`{mode.mode}`" for mode in table.modes if name in mode.args)
+        yield _row(f"`{name}`", runs_text(having, order), modes, "yes" if name in table.lossy else "")
+    yield "\n### For every mode of SGLang\n"
+    yield f"- Acceptance is attributed {table.attribution}."
+    yield f"- Metrics of the engine: {table.metrics}."
+    yield from (f"- {note}" for note in table.notes)
+    yield "\n### Sources of SGLang\n"
+    yield "Paths are below `sglang/srt/` in the wheels.\n"
     yield "| what | read in |"
     yield "|---|---|"
     yield _row("for every mode", ", ".join(f"`{one}`" for one in table.sources))

@@ -50,12 +50,26 @@ def test_json_has_the_same_for_programs() -> None:
     assert all(mode["sources"] for mode in modes.values())
 
 
-@pytest.mark.parametrize("release", ["0.28", "0.34.0", "newest"])
+def test_a_release_of_sglang_shows_sglang_alone() -> None:
+    _, both, _ = engines()
+    _, old, _ = engines("-r", "0.5.10")
+    _, text, _ = engines("-r", "0.5.23", "-o", "json")
+
+    assert "SGLang 0.5.2 to 0.5.23 are rendered" in both
+    assert "vLLM" not in old
+    assert "DFlash" not in old
+    (document,) = json.loads(text)
+    methods = {mode["mode"]: mode["method"] for mode in document["modes"]}
+    assert methods["DFlash"] == "DFLASH"
+    assert methods["DraftModel"] == "STANDALONE"
+
+
+@pytest.mark.parametrize("release", ["0.4.6", "0.28", "0.34.0", "newest"])
 def test_a_release_outside_the_table_is_answered_with_its_bounds(release: str) -> None:
     status, _, said = engines("--release", release)
 
     assert status == 2
-    assert "write one from 0.29 to 0.33" in said
+    assert "write one of vLLM from 0.29 to 0.33, or of SGLang from 0.5.2 to 0.5.23" in said
 
 
 def test_the_page_is_what_the_tables_say() -> None:
