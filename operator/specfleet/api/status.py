@@ -149,8 +149,8 @@ class SpecDeploymentStatus(Model):
     summary: Summary | None = None
     attribution: Literal["Router", "Engine", "Deployment"] | None = Field(
         None,
-        description="Where acceptance comes from. Router: the routers count it by route. Engine: the engines do, told of "
-        "the route by the routers. Deployment: the engines' own counters, since their answers carry no figures; all "
+        description="Where acceptance comes from. Router: the routers count it by route. Engine: the engines do, told "
+        "of the route by the routers. Deployment: the engines' own counters, since their answers carry no figures; all "
         "routes are then decided together.",
     )
     routes_version: str | None = Field(None, description="Version of the route table that was last written.")
