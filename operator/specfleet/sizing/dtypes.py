@@ -72,8 +72,7 @@ def quantisation_of(config: Config) -> Quantisation | None:
     skipped = " ".join(
         item
         for name in ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
-        for item in own.given(name) or ()
-        if isinstance(item, str)
+        for item in own.items(name, str) or ()
     )
     return Quantisation(
         method=method,

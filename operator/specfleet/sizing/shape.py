@@ -151,9 +151,13 @@ def _shape(outer: Config, text: Config, model_type: str, family: Family, paramet
     hidden, heads = text.whole("hidden_size"), text.whole("num_attention_heads")
     kv_heads = text.optional_whole("num_key_value_heads") or heads
     head_dim = text.optional_whole("head_dim") or text.optional_whole("attention_head_dim") or hidden // heads
+    if head_dim == 0:
+        raise text.wrong("num_attention_heads", f"at most hidden_size, {hidden}, without head_dim", heads)
     if kv_heads > heads:
         raise text.wrong("num_key_value_heads", f"at most num_attention_heads, {heads},", kv_heads)
     layers = layers_of(text, family, heads=heads, head_dim=head_dim, kv_heads=kv_heads)
+    if all(layer.kind is Kind.NOTHING for layer in layers):
+        raise SizingProblem(f"{text.where} has no layer that keeps anything of a sequence: is it a language model?")
     dtype = text.text("dtype") or text.text("torch_dtype") or outer.text("dtype") or outer.text("torch_dtype")
     dtype = (dtype or "bfloat16").removeprefix("torch.")
     dflash = outer.inner("dflash_config") or outer

@@ -217,6 +217,9 @@ def test_a_checkpoint_that_is_missing_is_said() -> None:
         ({"layer_types": {"a": 1}}, "expected layer_types to be a list of str, found an object with 1 entries"),
         ({"torch_dtype": "int3"}, "dtype 'int3' is not known"),
         ({"quantization_config": "fp8"}, "expected quantization_config to be an object"),
+        ({"num_attention_heads": 8192}, "expected num_attention_heads to be at most hidden_size, 4096"),
+        ({"quantization_config": {"quant_method": "fp8", "ignore": 5}}, "expected ignore to be a list of str, found 5"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "-" * 32}, "no layer that keeps anything"),
         ({"text_config": ["x"]}, "expected text_config to be an object, found a list with 1 entries"),
     ],
 )
