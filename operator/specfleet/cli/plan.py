@@ -13,12 +13,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from specfleet.api.findings import errors
-from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
+from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.cli.documents import display_name, read_documents
 from specfleet.cli.validate import SettingsOption, settings_or_end, text_or_end
-from specfleet.engines.arguments import read
-from specfleet.engines.capabilities import capabilities
-from specfleet.engines.registry import engine_module
 from specfleet.preflight.bounded import FileProblem, parse_object
 from specfleet.preflight.job import opener
 from specfleet.preflight.reading import read_model
@@ -26,30 +23,20 @@ from specfleet.preflight.request import ModelRef
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 from specfleet.sizing.accelerators import GIB, Accelerator, accelerator
-from specfleet.sizing.drafts import WITHOUT_CHECKPOINT, draft_cost
+from specfleet.sizing.answer import PRODUCT_LABEL, answer, draft_shape, product_of, question
+from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
 from specfleet.sizing.live import Comparison, compare, read_cache_config
-from specfleet.sizing.plan import FleetPlan, fleet_plan
+from specfleet.sizing.plan import FleetPlan
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.report import Planned, document, notes_of, text
-from specfleet.sizing.shape import ModelShape, medusa_shape
-from specfleet.sizing.started import (
-    Parallel,
-    Told,
-    check_engine,
-    draft_kv_bytes,
-    draft_tensor,
-    loaded,
-    loaded_beside,
-    serving_of,
-    uncounted,
-)
+from specfleet.sizing.shape import ModelShape
+from specfleet.sizing.started import Told, check_engine, uncounted
 
-_PRODUCT_LABEL = "nvidia.com/gpu.product"
 _DRAFTING = "vllm:spec_decode_num_drafts"
 _NO_ACCELERATOR = (
     "which accelerator the pods get is not written: give --accelerator, for instance H100-80GB, or --memory, for "
-    f"instance 80Gi, or a nodeSelector {_PRODUCT_LABEL} in pools.template"
+    f"instance 80Gi, or a nodeSelector {PRODUCT_LABEL} in pools.template"
 )
 
 
@@ -163,14 +150,8 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
     if spec.external is not None:
         raise SizingProblem(f"{name}: External pools run already: their own report says what they have room for")
     check_engine(spec.engine.type)
-    facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
-    arguments = read((*facts.command, *facts.args), spec.engine.type, image=facts.image)
-    draft = spec.draft
-    lookahead = _lookahead(spec.engine.type, draft.mode, draft.tokens)
-    target = loaded(_target(deployment, asked), arguments)
-    parallelism = spec.rendered_target.parallelism
-    parallel = Parallel(parallelism.tensor, parallelism.pipeline, parallelism.data)
     where = _accelerator(deployment, asked)
+    questioned = question(deployment, where.memory_bytes)
     told = Told(
         memory_bytes=where.memory_bytes or None,
         cpu_cache=next((one.value for one in spec.engine.env if one.name == "VLLM_CPU_KVCACHE_SPACE"), None),
@@ -178,52 +159,28 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
         utilisation=asked.utilisation,
         overhead_bytes=bytes_of(asked.overhead) if asked.overhead is not None else None,
     )
-    serving = serving_of(arguments, facts.release, target, parallel, facts.max_sequences, told)
-    checkpoint = _draft(deployment, target, asked)
-    if checkpoint is not None:
-        checkpoint = loaded_beside(checkpoint, target, arguments.speculative)
-    cost = draft_cost(
-        draft.mode,
-        draft.tokens,
-        lookahead,
-        target,
-        checkpoint,
-        tensor=draft_tensor(arguments.speculative, parallel.tensor),
-    )
-    cost = replace(cost, kv_bytes=draft_kv_bytes(arguments.speculative, target))
-    plan = fleet_plan(
-        target,
-        cost,
-        serving,
-        baseline_replicas=spec.pools.baseline_replicas,
-        speculative_replicas=spec.pools.speculative_replicas,
-    )
+    target = _target(deployment, asked)
+    found = answer(questioned, target, _draft(deployment, target, asked), told)
     planned = Planned(
         name=name,
-        engine=f"{spec.engine.type} {facts.release}",
+        engine=f"{spec.engine.type} {questioned.release}",
         target_name=spec.rendered_target.model,
-        target=target,
-        draft_name=draft.name,
-        mode=str(draft.mode),
-        draft=cost,
+        target=found.target,
+        draft_name=spec.draft.name,
+        mode=questioned.mode,
+        draft=found.draft,
         where=where.name,
-        serving=serving,
-        plan=plan,
-        notes=(*notes_of(target, cost, serving), *uncounted(arguments)),
+        serving=found.serving,
+        plan=found.plan,
+        notes=(*notes_of(found.target, found.draft, found.serving), *uncounted(questioned.arguments)),
     )
-    return planned if asked.metrics is None else replace(planned, live=_compared(plan, asked.metrics))
+    return planned if asked.metrics is None else replace(planned, live=_compared(found.plan, asked.metrics))
 
 
 def _compared(plan: FleetPlan, page: Path) -> Comparison:
     content = _file(page).decode("utf-8", errors="replace")
     pool = plan.speculative if _DRAFTING in content else plan.baseline
     return compare(pool.counted_tokens, read_cache_config(content))
-
-
-def _lookahead(engine: EngineType, mode: DraftMode, tokens: int) -> int:
-    """Slots ahead of a running sequence, by the engine's table: a number, k, or k and some more."""
-    stated = capabilities(engine).of(mode).lookahead
-    return sum(tokens if part.strip() == "k" else int(part) for part in stated.split("+"))
 
 
 def _accelerator(deployment: SpecDeployment, asked: _Asked) -> Accelerator:
@@ -235,11 +192,10 @@ def _accelerator(deployment: SpecDeployment, asked: _Asked) -> Accelerator:
     pools = deployment.spec.pools
     if not pools.accelerator.resource:
         return Accelerator("CPU", 0)
-    selector = (pools.template.get("spec") or {}).get("nodeSelector") or {}
-    label = selector.get(_PRODUCT_LABEL)
-    if label is None:
+    product = product_of(deployment)
+    if product is None:
         raise SizingProblem(_NO_ACCELERATOR)
-    return accelerator(str(label))
+    return accelerator(product)
 
 
 def _target(deployment: SpecDeployment, asked: _Asked) -> ModelShape:
@@ -254,9 +210,7 @@ def _draft(deployment: SpecDeployment, target: ModelShape, asked: _Asked) -> Mod
         return None
     ref = ModelRef(draft.model, draft.revision)
     config, size, where = _read(ref, "draft", asked.draft_config, "--draft-config", asked)
-    if draft.mode is DraftMode.MEDUSA:
-        return replace(medusa_shape(config, target, where=where), parameter_bytes=size)
-    return ModelShape.from_config(config, parameter_bytes=size, where=where)
+    return draft_shape(draft.mode, config, target, size, where)
 
 
 def _read(

@@ -28,6 +28,24 @@ _CHANGES_THE_LAYOUT = (
     "hf-overrides",
 )
 _TAKES_MEMORY = ("enable-lora", "enable-prompt-embeds", "enable-eplb")
+READ_FLAGS = frozenset(
+    {
+        "max-model-len",
+        "gpu-memory-utilization",
+        "kv-cache-dtype",
+        "kv-cache-memory-bytes",
+        "block-size",
+        "num-gpu-blocks-override",
+        "disable-hybrid-kv-cache-manager",
+        "dtype",
+        "quantization",
+        *_CHANGES_THE_LAYOUT,
+        *_TAKES_MEMORY,
+    }
+)
+"""Flags of vLLM that the plan looks at."""
+READ_KEYS = frozenset({"draft_tensor_parallel_size", "kv_cache_dtype", "quantization"})
+"""Keys of the speculative config that it looks at."""
 
 
 @dataclass(frozen=True)
