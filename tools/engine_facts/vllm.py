@@ -28,6 +28,8 @@ _COMMAND = ("vllm/entrypoints/cli/serve.py",)
 _MODELS = "vllm/model_executor/models/"
 _CLASS = re.compile(r"^class\s+(?P<name>\w+)\s*\((?P<bases>[^()]*)\)", re.MULTILINE)
 _SUPPORTS = "SupportsEagle3"
+_QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
+_METHODS = ("QuantizationMethods", "QUANTIZATION_METHODS")
 _SET_BY_THE_ENGINE = frozenset(
     {
         "target_model_config",
@@ -57,6 +59,7 @@ def read(sources: Sources) -> Facts:
         "methods": set(),
         "eagle3Targets": set(_eagle3_targets(configs)),
         "eagle3Models": set(_eagle3_models(sources)),
+        **model_facts(sources),
     }
     for name, node in configs.fields("SpeculativeConfig").items():
         if name in _SET_BY_THE_ENGINE or _set_later(node):
@@ -69,6 +72,30 @@ def read(sources: Sources) -> Facts:
     if not facts["flags"] or not facts["keys"] or not facts["methods"]:
         raise ValueError(f"{sources.wheel.file} is built in a way that the reader does not know")
     return facts
+
+
+def model_facts(sources: Sources) -> Facts:
+    """Architectures that the release has a class for, and its quantisation methods."""
+    registry = sources.text(f"{_MODELS}registry.py") or ""
+    methods = ast.parse(sources.text(_QUANTIZATION) or "")
+    return {
+        "architectures": {(name, "") for name, _ in _registered(registry)},
+        "quantizations": {(name, "") for name in _quantization_methods(methods)},
+    }
+
+
+def _quantization_methods(tree: ast.Module) -> Iterator[str]:
+    """The texts of the list, which newer releases write as a literal type."""
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if isinstance(target, ast.Name) and target.id in _METHODS:
+            yield from (
+                part.value
+                for part in ast.walk(node.value)
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            )
 
 
 def _plain_type(node: ast.expr) -> str:

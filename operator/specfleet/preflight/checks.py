@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from packaging.version import Version
+
 from specfleet.api.v1alpha1 import DraftMode, EngineType
-from specfleet.engines.facts import engine_facts
+from specfleet.engines.facts import EngineFactTable, engine_facts
 from specfleet.engines.release import Minor
 from specfleet.preflight.bounded import shown
 from specfleet.preflight.heads import head_findings
@@ -16,6 +18,8 @@ from specfleet.preflight.verdict import Check, Level, PreflightFinding, Verdict
 from specfleet.preflight.vocabulary import tokenizer_findings
 
 _NUMBER_FORMATS = ("auto", "half", "float16", "float", "float32", "bfloat16")
+_ALIASES = {"auto-round": "inc"}
+"""Methods of checkpoints that vLLM reads by another name (inc.py, override_quantization_method)."""
 EQUAL_VOCABULARY = Minor(0, 15)
 """From here on vLLM refuses a draft model whose `vocab_size` is another than the target's."""
 REFUSES_MIN_P = Minor(0, 14)
@@ -32,7 +36,7 @@ def judge(request: PreflightRequest, target: Model, draft: Model | None) -> Verd
         if theirs is None:
             findings += head_findings(request, ours, None)
     if draft is not None and theirs is not None and draft.config is not None:
-        findings += _number_format(theirs)
+        findings += [*_number_format(theirs), *_quantization(request, theirs)]
         if target.config is not None:
             findings += head_findings(request, ours, theirs)
             findings += length_findings(request, ours, theirs)
@@ -43,6 +47,8 @@ def judge(request: PreflightRequest, target: Model, draft: Model | None) -> Verd
     findings += ours.findings
     if theirs is not None:
         findings += theirs.findings
+    if request.room is not None:
+        findings += room_findings(request.room, target, draft)
     return Verdict.of(list(dict.fromkeys(findings)))
 
 
@@ -68,6 +74,9 @@ def _target_findings(request: PreflightRequest, target: Fields) -> Iterator[Pref
         )
     elif request.mode is DraftMode.EAGLE3 and request.engine is EngineType.VLLM:
         yield from _eagle3_target(request, target, architectures)
+    else:
+        yield from _architecture(request, target, architectures)
+    yield from _quantization(request, target)
     yield from _number_format(target)
     yield from _generation(request, target.model)
 
@@ -76,10 +85,7 @@ def _eagle3_target(
     request: PreflightRequest, target: Fields, architectures: tuple[str, ...]
 ) -> Iterator[PreflightFinding]:
     """Up to 0.21 vLLM goes by words in `model_type`, then by what the class can do; facts of the released sources."""
-    facts = engine_facts(EngineType.VLLM)
-    release = facts.newest_of(request.minor) or (facts.releases[-1] if facts.releases else None)
-    if release is None:
-        return
+    facts, release = _facts(request)
     words = facts.names("eagle3Targets", release)
     kind = target.text("model_type") or ""
     if words:
@@ -94,6 +100,50 @@ def _eagle3_target(
     yield PreflightFinding(
         Check.ARCHITECTURE, Level.ERROR, f"vLLM {request.release} {why}: use another release, or another mode"
     )
+
+
+def _facts(request: PreflightRequest) -> tuple[EngineFactTable, Version]:
+    """What the sources of a vLLM release say; of a release that was not read, those of the newest."""
+    facts = engine_facts(EngineType.VLLM)
+    return facts, facts.newest_of(request.minor) or facts.releases[-1]
+
+
+def _architecture(
+    request: PreflightRequest, fields: Fields, architectures: tuple[str, ...]
+) -> Iterator[PreflightFinding]:
+    """vLLM may run what it has no class for by Transformers, or by a plug-in; so this refuses nothing."""
+    if request.engine is not EngineType.VLLM:
+        return
+    facts, release = _facts(request)
+    known = facts.names("architectures", release)
+    if known and not any(one in known for one in architectures):
+        yield PreflightFinding(
+            Check.ARCHITECTURE,
+            Level.WARNING,
+            f"vLLM {release} has no class of its own for {', '.join(shown(one) for one in architectures[:3])} of the "
+            f"{fields.model}: whether it runs rests on Transformers or a plug-in",
+        )
+
+
+def _quantization(request: PreflightRequest, fields: Fields) -> Iterator[PreflightFinding]:
+    config = fields.part("quantization_config")
+    method = config.get("quant_method")
+    if not isinstance(method, str) or request.engine is not EngineType.VLLM:
+        return
+    facts, release = _facts(request)
+    known = facts.names("quantizations", release)
+    names = {_plain(method), _ALIASES.get(method, "")}
+    if known and not names & {_plain(one) for one in known}:
+        yield PreflightFinding(
+            Check.NUMBER_FORMAT,
+            Level.ERROR,
+            f"the {fields.model} is quantised by {shown(method)}, and vLLM {release} knows "
+            f"{', '.join(sorted(known))}: take one of those, or write preflight: Warn where the image has a plug-in for it",
+        )
+
+
+def _plain(method: str) -> str:
+    return method.lower().replace("_", "-")
 
 
 def _number_format(fields: Fields) -> Iterator[PreflightFinding]:
@@ -126,7 +176,9 @@ def _generation(request: PreflightRequest, target: Model) -> Iterator[PreflightF
 def _pair_findings(request: PreflightRequest, target: Fields, draft: Fields) -> Iterator[PreflightFinding]:
     if request.mode is not DraftMode.DRAFT_MODEL:
         return
-    if not draft.texts("architectures"):
+    architectures = draft.texts("architectures")
+    yield from _architecture(request, draft, architectures) if architectures else ()
+    if not architectures:
         yield PreflightFinding(
             Check.ARCHITECTURE,
             Level.ERROR,

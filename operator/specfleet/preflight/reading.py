@@ -153,7 +153,7 @@ def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, st
         open_source(request.target, "target"),
         request.target,
         "target",
-        tensors=in_target,
+        tensors=in_target or request.room is not None,
         headers=False,
         tokenizer=not in_target and not request.heterogeneous_vocab,
     )

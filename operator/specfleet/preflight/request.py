@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
 from specfleet.engines.release import Minor, parse_version, tag_version
+from specfleet.sizing.answer import Question, known_memory, question
 
 REQUEST_VARIABLE = "SPECFLEET_PREFLIGHT"
 CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
@@ -45,6 +46,7 @@ class PreflightRequest:
         served_tokens: the longest sequence that is served; None: what the target's config.json says.
         draft: None where the heads are in the target.
         heterogeneous_vocab: the engine maps tokens of another vocabulary.
+        room: whether both fit an accelerator; None where it is not known which they get.
     """
 
     engine: EngineType
@@ -55,6 +57,7 @@ class PreflightRequest:
     target: ModelRef
     draft: ModelRef | None
     heterogeneous_vocab: bool = False
+    room: Question | None = None
 
     @property
     def minor(self) -> Minor:
@@ -63,7 +66,10 @@ class PreflightRequest:
 
     def encode(self) -> str:
         """As JSON."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        fields = asdict(self)
+        if self.room is None:
+            del fields["room"]
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     @property
     def key(self) -> str:
@@ -85,6 +91,7 @@ def decode_request(text: str) -> PreflightRequest:
             refs["target"],
             refs.get("draft"),
             bool(found["heterogeneous_vocab"]),
+            Question(**found["room"]) if found.get("room") is not None else None,
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"expected a preflight request as JSON: {problem}") from None
@@ -111,7 +118,16 @@ def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
         target=ModelRef(target.model, target.revision),
         draft=None if draft.model is None else ModelRef(draft.model, draft.revision),
         heterogeneous_vocab=draft.args.get("use_heterogeneous_vocab", "").lower() == "true",
+        room=_room(deployment),
     )
+
+
+def _room(deployment: SpecDeployment) -> Question | None:
+    """What to ask of the KV cache: only where nodes are selected by an accelerator that is known, and of vLLM."""
+    memory = known_memory(deployment)
+    if memory is None or deployment.spec.engine.type is not EngineType.VLLM:
+        return None
+    return question(deployment, memory)
 
 
 def _served_tokens(deployment: SpecDeployment) -> int | None:

@@ -44,6 +44,7 @@ class Check(StrEnum):
     CONTEXT = "Context"
     NUMBER_FORMAT = "NumberFormat"
     GENERATION = "Generation"
+    MEMORY = "Memory"
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,11 @@ def test_yarn_stretches_positions(tmp_path: Path) -> None:
 
 def test_the_language_part_of_a_multimodal_target_counts(tmp_path: Path) -> None:
     language = {key: CONFIG[key] for key in ("hidden_size", "vocab_size", "max_position_embeddings")}
-    write(tmp_path / "team/target", {"architectures": ["Gemma3"], "text_config": language}, tokenizer())
+    write(
+        tmp_path / "team/target",
+        {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": language},
+        tokenizer(),
+    )
     write(tmp_path / "team/draft", CONFIG | {"vocab_size": 9}, tokenizer())
     assert "8 in the target" in verdict(tmp_path, request()).message
 
@@ -117,6 +121,35 @@ def test_an_unknown_number_format(tmp_path: Path) -> None:
     found = verdict(tmp_path, request())
     assert found.findings[0].check is Check.NUMBER_FORMAT
     assert '"float6"' in found.message
+
+
+@pytest.mark.parametrize(
+    ("release", "method", "outcome"),
+    [
+        ("0.32.0", "fp8", Outcome.PASSED),
+        ("0.32.0", "compressed_tensors", Outcome.PASSED),
+        ("0.14.0", "aqlm", Outcome.FAILED),
+        ("0.9.2", "aqlm", Outcome.PASSED),
+        ("0.9.2", "auto-round", Outcome.PASSED),
+        ("0.32.0", "auto-round", Outcome.PASSED),
+        ("0.32.0", "my-own", Outcome.FAILED),
+        ("0.99.0", "my-own", Outcome.FAILED),
+    ],
+)
+def test_quantisation_by_release(tmp_path: Path, release: str, method: str, outcome: Outcome) -> None:
+    _pair(tmp_path, target={"quantization_config": {"quant_method": method}})
+    found = verdict(tmp_path, request(release=release))
+    assert found.outcome is outcome
+    assert outcome is Outcome.PASSED or f'quantised by "{method}"' in found.message
+    sglang = request(engine=EngineType.SGLANG, release="0.5.20")
+    assert verdict(tmp_path, sglang).outcome is Outcome.PASSED
+
+
+def test_an_architecture_without_a_class_of_its_own_is_a_warning(tmp_path: Path) -> None:
+    _pair(tmp_path, config={"architectures": ["NobodysForCausalLM"]})
+    found = verdict(tmp_path, request())
+    assert [(one.check, one.level) for one in found.findings] == [(Check.ARCHITECTURE, Level.WARNING)]
+    assert '"NobodysForCausalLM" of the draft team/draft' in found.message
 
 
 def test_heads_given_as_a_whole_model(tmp_path: Path) -> None:
