@@ -85,8 +85,8 @@ def _container(
         "command": ["specfleet"],
         "args": ["preflight", "--job"],
         "env": known + own,
-        # A tokenizer of a quarter of a million tokens takes some hundred MiB while it is parsed.
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        # A tokenizer of 262,144 tokens takes 270 MiB while it is parsed.
+        "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
