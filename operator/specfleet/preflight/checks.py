@@ -47,8 +47,6 @@ def judge(request: PreflightRequest, target: Model, draft: Model | None) -> Verd
     findings += ours.findings
     if theirs is not None:
         findings += theirs.findings
-    if request.room is not None:
-        findings += room_findings(request.room, target, draft)
     return Verdict.of(list(dict.fromkeys(findings)))
 
 
@@ -138,7 +136,7 @@ def _quantization(request: PreflightRequest, fields: Fields) -> Iterator[Preflig
             Check.NUMBER_FORMAT,
             Level.ERROR,
             f"the {fields.model} is quantised by {shown(method)}, and vLLM {release} knows "
-            f"{', '.join(sorted(known))}: take one of those, or write preflight: Warn where the image has a plug-in for it",
+            f"{', '.join(sorted(known))}: take one of those; with a plug-in for it in the image, write preflight: Warn",
         )
 
 

@@ -17,6 +17,7 @@ from specfleet.preflight.bounded import (
 from specfleet.preflight.checks import judge
 from specfleet.preflight.model import Model
 from specfleet.preflight.request import ModelRef, PreflightRequest
+from specfleet.preflight.room import room_findings
 from specfleet.preflight.tensors import PREFIX_BYTES, Tensor, Tensors, header_length, parse_header, parse_index
 from specfleet.preflight.tokenizer import Tokenizer, parse_tokenizer
 from specfleet.preflight.verdict import Check, Level, PreflightFinding, Verdict
@@ -167,4 +168,7 @@ def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, st
             headers=True,
             tokenizer=request.mode is not DraftMode.MTP and not request.heterogeneous_vocab,
         )
-    return judge(request, target, draft)
+    found = judge(request, target, draft)
+    if request.room is None:
+        return found
+    return Verdict.of([*found.findings, *room_findings(request.room, target, draft)])
