@@ -83,6 +83,8 @@ FAMILIES: Mapping[str, Family] = {
     "mixtral": _MISTRAL,
     "qwen2": _QWEN2,
     "qwen2_5_vl_text": _QWEN2,
+    "mimo": _QWEN2,
+    "smollm3": Family(defaults={"num_key_value_heads": 4}, tied=True),
     "qwen2_moe": Family(qkv_bias=True, shared_gate=True),
     "qwen3": _QWEN3,
     "qwen3_moe": _QWEN3_MOE,

@@ -221,6 +221,17 @@ PHI3_MINI: Config = {
     "sliding_window": 2047,
     "torch_dtype": "bfloat16",
 }
+SMOLLM3: Config = {
+    "model_type": "smollm3",
+    "hidden_size": 2048,
+    "intermediate_size": 11008,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 36,
+    "vocab_size": 128256,
+    "max_position_embeddings": 65536,
+    "torch_dtype": "bfloat16",
+}
 PARAMETERS: dict[str, tuple[Config, int]] = {
     "Llama-3.1-8B": (LLAMA_8B, 8_030_261_248),
     "Llama-3.1-70B": (LLAMA_70B, 70_553_706_496),
@@ -234,5 +245,6 @@ PARAMETERS: dict[str, tuple[Config, int]] = {
     "gemma-3-27b, text": (GEMMA3_27B, 27_009_346_304),
     "gpt-oss-20b": (GPT_OSS_20B, 20_914_757_184),
     "Qwen3-Next-80B-A3B": (QWEN3_NEXT, 79_674_391_296),
+    "SmolLM3-3B": (SMOLLM3, 3_075_098_624),
     "Phi-3-mini": (PHI3_MINI, 3_821_079_552),
 }
