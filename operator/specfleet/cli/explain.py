@@ -29,6 +29,7 @@ _ATTENTION = {
     "Stalled": ("True",),
     "Reconciling": ("True",),
     "Valid": ("False",),
+    "DraftCompatible": ("False", "Unknown"),
     "MetricsAvailable": ("False",),
     "CapacitySufficient": ("False",),
 }

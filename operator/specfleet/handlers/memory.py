@@ -6,6 +6,7 @@ import random
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from specfleet.api.status import PreflightStatus
 from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
 from specfleet.handlers.engine_counts import EngineCounts
@@ -39,6 +40,7 @@ class Memory:
         wanted_version: version of the routes file that was applied last.
         switch_started: epoch seconds of a switch that is not served yet.
         outside: what is known of External pools; None where specfleet runs the pools.
+        compared: the last verdict about target and draft.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
         counts: what engines count by route themselves; None where the routers do.
     """
@@ -68,6 +70,7 @@ class Memory:
     status_written: float = 0.0
     outside: Outside | None = None
     scraped: Scraping | None = None
+    compared: PreflightStatus | None = None
     counts: EngineCounts | None = None
     dead_since: dict[str, float] = field(default_factory=dict)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311

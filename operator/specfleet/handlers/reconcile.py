@@ -112,7 +112,7 @@ class Reconciler:
             self._looker.forget(memory)
         memory.sourced(await self._scraper.follow(key, spec, memory.block_seconds, memory.scraped, now), now)
         self._counter.follow(spec, memory, self._observed.pods(key), now)
-        compared = self._gate(key, body, checked, spec, now)
+        compared = self._gate(key, body, checked, spec, memory, now)
         state = self._fleet(key, body, spec, compared)
         connecting = not was_ready(parse_status(body)) and not memory.connected(state)
         await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)
@@ -156,10 +156,15 @@ class Reconciler:
         memory.retimed(block_seconds, now)
         return memory
 
-    def _gate(self, key: Key, body: Body, checked: Checked, spec: SpecDeploymentSpec, now: float) -> Gate:
-        known = parse_status(body).preflight
+    def _gate(
+        self, key: Key, body: Body, checked: Checked, spec: SpecDeploymentSpec, memory: Memory, now: float
+    ) -> Gate:
+        # A CRD of an earlier release keeps no verdict in status: it must not be asked for again and again.
+        known = parse_status(body).preflight or memory.compared
         owned, pods = self._observed.owned(key), self._observed.pods(key)
-        return gate(key[1], spec, checked.preflight, known, owned, pods, now, self._renderer.preflight_seconds)
+        found = gate(key[1], spec, checked.preflight, known, owned, pods, now, self._renderer.preflight_seconds)
+        memory.compared = found.record
+        return found
 
     def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec, compared: Gate | None = None) -> Fleet:
         uid = body["metadata"]["uid"]
