@@ -110,7 +110,7 @@ def _asked(text: str, settings: OperatorSettings) -> list[_Asked]:
 
 def _tell(one: _Asked, verdict: Verdict | None) -> None:
     if verdict is None:
-        typer.echo(f"{one.name}\tNothing to check: this mode drafts without a checkpoint")
+        typer.echo(f"{one.name}\tNothing to check: External pools, or a mode that drafts without a checkpoint")
         return
     for finding in verdict.findings:
         typer.echo(finding.line())
