@@ -15,7 +15,11 @@ from specfleet.render.validate import validate_document
 from tests.render.cases import FIXTURES, SETTINGS
 
 Document = dict[str, Any]
-VARIANTS = sorted((FIXTURES / "vllm" / "0.32").glob("*/cr.yaml")) + sorted(FIXTURES.glob("external/*/*/cr.yaml"))
+VARIANTS = [
+    file
+    for folders in ("vllm/0.32/*", "sglang/0.5.3/*", "sglang/0.5.23/*", "external/*/*")
+    for file in sorted(FIXTURES.glob(f"{folders}/cr.yaml"))
+]
 
 scalars = st.one_of(
     st.none(),
