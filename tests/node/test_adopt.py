@@ -146,6 +146,7 @@ def test_the_page(kube: Kube, operator: str, tmp_path: Path) -> None:
         load.move(their_service)
         answers(load, 8)
         reader.follow("Go back")
+    print(f"requests: {load.tally.requests}")
     assert reader.left == []
     assert load.tally.failures == []
     assert adopted.theirs(kube) == before
