@@ -203,7 +203,7 @@ def test_no_job_where_nothing_is_to_be_compared(
 def test_a_preflight_that_gets_no_node_ends_as_a_warning_after_its_time(
     world: World, containers: Containers, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPECFLEET_PREFLIGHT_SECONDS", "6")
+    monkeypatch.setenv("SPECFLEET_PREFLIGHT_SECONDS", "20")
     containers.ending = waiting
     world.create(**spec(models))
     world.start()
@@ -219,7 +219,7 @@ def test_a_preflight_that_gets_no_node_ends_as_a_warning_after_its_time(
     assert said["status"] == "Unknown"
     assert not pool_exists(world)
     said = world.until("DraftCompatible", "Unknown", "PreflightTimedOut")
-    assert "within 6 s" in said["message"]
+    assert "within 20 s" in said["message"]
     assert "0/3 nodes are available" in said["message"]
     world.settled()
     assert pool_exists(world)

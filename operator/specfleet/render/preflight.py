@@ -16,6 +16,7 @@ from specfleet.settings import OperatorSettings
 COMPONENT = "preflight"
 CONTAINER = "preflight"
 TRIES = 4
+MARGIN_SECONDS = 60
 _HUB_VARIABLES = (
     *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
     *("https_proxy", "http_proxy", "no_proxy", "REQUESTS_CA_BUNDLE"),
@@ -44,7 +45,8 @@ def preflight_job(
         "metadata": meta,
         "spec": {
             "backoffLimit": TRIES - 1,
-            "activeDeadlineSeconds": settings.preflight_seconds,
+            # The operator gives up first, while there is a pod that says why.
+            "activeDeadlineSeconds": settings.preflight_seconds + MARGIN_SECONDS,
             "template": {
                 "metadata": {"labels": labels, "annotations": {DEFAULT_CONTAINER: CONTAINER}},
                 "spec": {

@@ -212,7 +212,7 @@ def test_the_job_reads_what_engines_read_and_gets_nothing_else() -> None:
     assert request is not None
     facts = engine_module(made.spec.engine.type).facts(made, speculative=True)
     rendered = preflight_job(made, request, facts, OperatorSettings(preflight_seconds=77), None)
-    assert rendered["spec"]["activeDeadlineSeconds"] == 77
+    assert rendered["spec"]["activeDeadlineSeconds"] == 77 + 60
     spec = rendered["spec"]["template"]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert spec["nodeSelector"] == {"zone": "a"}
