@@ -226,8 +226,8 @@ def test_a_window_of_matches_is_refused_where_the_engine_has_none() -> None:
         ("0.4.6", None, "use 0.5.2 or newer"),
     ],
 )
+def test_a_release_that_cannot_be_told_is_asked_for(version: str | None, image: str | None, part: str) -> None:
     engine: Document = {"image": image} if image is not None else {}
-    engine = {"image": image} if image is not None else {}
     found = errors(findings(fleet(version=version, **engine)))
 
     assert part in found[0].message
