@@ -8,8 +8,8 @@ from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
+from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
-from specfleet.engines.release import agree, image_tag, is_image_reference, parse_version, tag_version
 from specfleet.engines.running import IDLE_SECONDS, running_engine
 from specfleet.engines.sglang_arguments import MAX_RUNNING, env_findings, flag_findings, last_flags, sequences
 from specfleet.engines.sglang_drafts import draft_findings, speculative_args
@@ -17,7 +17,6 @@ from specfleet.engines.sglang_tables import OLDEST, ROUTE_LABEL, table
 
 PORT = 30000
 ALIVE_PATH = "/v1/models"
-CACHE_MOUNT = "/var/cache/specfleet"
 DEFAULT_MAX_SEQUENCES = 48
 """What SGLang takes under speculation where nothing is said; without it, the pools would differ."""
 KEEP_ALIVE_SECONDS = 120
@@ -71,8 +70,8 @@ class SGLang:
             readiness=ProbeFact(health, period_seconds=5, timeout_seconds=5, failure_threshold=3),
             liveness=ProbeFact(ALIVE_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
             shared_memory=True,
-            model_mount=spec.rendered_target.model if spec.rendered_target.model.startswith("/") else None,
-            draft_mount=_draft_mount(spec) if speculative else None,
+            model_mount=model_mount(spec),
+            draft_mount=draft_mount(spec) if speculative else None,
             cache_mount=CACHE_MOUNT,
             # With DP attention the ranks share the accelerators of tensor parallelism.
             accelerators=parallelism.tensor * parallelism.pipeline * (1 if shared else parallelism.data),
@@ -88,48 +87,9 @@ class SGLang:
 
 def _release(spec: SpecDeploymentSpec) -> tuple[Version | None, list[Finding]]:
     """The release by `engine.version` and the image tag, and what is wrong with them."""
-    image, text, newest = spec.engine.image, spec.engine.version, table().newest
-    if image is not None and not is_image_reference(image):
-        return None, [
-            error(
-                FindingReason.INVALID_VALUE,
-                "spec.engine.image",
-                f"expected an image reference such as {PUBLIC_IMAGE}:v{newest}, without a scheme and with the "
-                f"repository in lower case, found {image!r}",
-            )
-        ]
-    tagged = tag_version(image) if image is not None else None
-    if tagged is not None and tagged.major > 0 and text is not None:
-        tagged = None  # a private image with a numbering of its own: no SGLang release begins with 1
-    stated = parse_version(text) if text is not None else None
-    if text is not None and (stated is None or len(stated.release) < 3):
-        return None, [
-            error(
-                FindingReason.INVALID_VALUE,
-                "spec.engine.version",
-                f'SGLang changes with every release: write one in full such as "{newest}", found {text!r}',
-            )
-        ]
-    if stated is not None and tagged is not None and not agree(stated, tagged):
-        return stated, [
-            error(
-                FindingReason.RELEASE_MISMATCH,
-                "spec.engine.version",
-                f"engine.version says {stated}, the image tag {image_tag(image or '')} says {tagged}: "
-                "make them one release, or remove engine.version",
-            )
-        ]
-    version = stated or tagged
-    if version is None or len(version.release) < 3:
-        tag = image_tag(image or "")
-        what = f"tag {tag!r} names no full release" if tag else "the reference has no tag"
-        return None, [
-            error(
-                FindingReason.RELEASE_UNKNOWN,
-                "spec.engine.image",
-                f'{what}: write engine.version, for instance "{newest}", or an image with a release tag',
-            )
-        ]
+    version, found = declared_release(spec.engine, public_image=PUBLIC_IMAGE, newest=str(table().newest), in_full=True)
+    if version is None or found:
+        return version, found
     return version, list(_supported(version))
 
 
@@ -158,12 +118,6 @@ def _has_labels(version: Version) -> bool:
 def _max_sequences(spec: SpecDeploymentSpec, release: Version) -> int:
     given = last_flags(spec.engine, release).get(MAX_RUNNING)
     return (sequences(given.value) if given is not None else None) or DEFAULT_MAX_SEQUENCES
-
-
-def _draft_mount(spec: SpecDeploymentSpec) -> str | None:
-    """Where a volume of the draft's own is mounted."""
-    source = spec.draft.source
-    return spec.draft.model if source is not None and source.hugging_face is None else None
 
 
 def _args(deployment: SpecDeployment, release: Version, max_sequences: int, speculative: bool) -> tuple[str, ...]:
@@ -201,11 +155,4 @@ def _env(spec: SpecDeploymentSpec, release: Version, speculative: bool) -> Itera
         yield EnvFact("SGLANG_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
     if spec.pools.storage.cache is not None:
         yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
-    target, draft = spec.rendered_target.source, spec.draft.source if speculative else None
-    hubs = [source.hugging_face for source in (target, draft) if source is not None and source.hugging_face is not None]
-    token = next((hub.token_secret_ref for hub in hubs if hub.token_secret_ref is not None), None)
-    if token is not None:
-        yield EnvFact("HF_TOKEN", secret=(token.name, token.key))
-    needs_hub = target is None or bool(hubs)
-    if not needs_hub and not any(variable.name == "HF_HUB_OFFLINE" for variable in spec.engine.env):
-        yield EnvFact("HF_HUB_OFFLINE", "1")
+    yield from hub_env(spec, speculative=speculative)

@@ -8,16 +8,16 @@ from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
+from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
 from specfleet.engines.flags import Given, Unresolved
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
-from specfleet.engines.release import Minor, agree, image_tag, is_image_reference, parse_version, tag_version
+from specfleet.engines.release import Minor
 from specfleet.engines.vllm_arguments import env_findings, flag_findings, given_flags, sequences
 from specfleet.engines.vllm_drafts import draft_findings, speculative_config
 from specfleet.engines.vllm_tables import NEWEST, OLDEST, REFUSED_FIELDS
 
 PORT = 8000
 HEALTH_PATH = "/health"
-CACHE_MOUNT = "/var/cache/specfleet"
 DEFAULT_MAX_SEQUENCES = 256
 KEEP_ALIVE_SECONDS = 120
 PRE_STOP_SECONDS = 45
@@ -68,8 +68,8 @@ class VLLM:
             readiness=ProbeFact(HEALTH_PATH, period_seconds=5, timeout_seconds=5, failure_threshold=3),
             liveness=ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=10, failure_threshold=6),
             shared_memory=True,
-            model_mount=spec.rendered_target.model if spec.rendered_target.model.startswith("/") else None,
-            draft_mount=_draft_mount(spec) if speculative else None,
+            model_mount=model_mount(spec),
+            draft_mount=draft_mount(spec) if speculative else None,
             cache_mount=CACHE_MOUNT,
             accelerators=parallelism.tensor * parallelism.pipeline * parallelism.data,
             max_sequences=max_sequences,
@@ -82,46 +82,9 @@ class VLLM:
 
 def _release(spec: SpecDeploymentSpec) -> tuple[Version | None, list[Finding]]:
     """The release by `engine.version` and the image tag, and what is wrong with them."""
-    image, text = spec.engine.image, spec.engine.version
-    if image is not None and not is_image_reference(image):
-        return None, [
-            error(
-                FindingReason.INVALID_VALUE,
-                "spec.engine.image",
-                f"expected an image reference such as vllm/vllm-openai:v{NEWEST}.0, without a scheme and with the "
-                f"repository in lower case, found {image!r}",
-            )
-        ]
-    tagged = tag_version(image) if image is not None else None
-    if tagged is not None and tagged.major > 0 and text is not None:
-        tagged = None  # a private image with a numbering of its own: no vLLM release begins with 1
-    stated = parse_version(text) if text is not None else None
-    if text is not None and stated is None:
-        return None, [
-            error(
-                FindingReason.INVALID_VALUE, "spec.engine.version", f'write a release such as "0.32.0", found {text!r}'
-            )
-        ]
-    if stated is not None and tagged is not None and not agree(stated, tagged):
-        return stated, [
-            error(
-                FindingReason.RELEASE_MISMATCH,
-                "spec.engine.version",
-                f"engine.version says {stated}, the image tag {image_tag(image or '')} says {tagged}: "
-                "make them one release, or remove engine.version",
-            )
-        ]
-    version = stated or tagged
-    if version is None:
-        tag = image_tag(image or "")
-        what = f"tag {tag!r} names no release" if tag else "the reference has no tag"
-        return None, [
-            error(
-                FindingReason.RELEASE_UNKNOWN,
-                "spec.engine.image",
-                f'{what}: write engine.version, for instance "{NEWEST}.0", or an image with a release tag',
-            )
-        ]
+    version, found = declared_release(spec.engine, public_image=PUBLIC_IMAGE, newest=f"{NEWEST}.0", in_full=False)
+    if version is None or found:
+        return version, found
     return version, [*_supported(version), *_full_version(spec, version)]
 
 
@@ -169,12 +132,6 @@ def _max_sequences(spec: SpecDeploymentSpec, release: Minor) -> int:
     return value
 
 
-def _draft_mount(spec: SpecDeploymentSpec) -> str | None:
-    """Where a volume of the draft's own is mounted."""
-    source = spec.draft.source
-    return spec.draft.model if source is not None and source.hugging_face is None else None
-
-
 def _args(deployment: SpecDeployment, release: Minor, max_sequences: int, speculative: bool) -> tuple[str, ...]:
     spec = deployment.spec
     target = spec.rendered_target
@@ -213,11 +170,4 @@ def _env(spec: SpecDeploymentSpec, speculative: bool) -> Iterator[EnvFact]:
     if spec.pools.storage.cache is not None:
         yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
         yield EnvFact("VLLM_CACHE_ROOT", f"{CACHE_MOUNT}/vllm")
-    target, draft = spec.rendered_target.source, spec.draft.source if speculative else None
-    hubs = [source.hugging_face for source in (target, draft) if source is not None and source.hugging_face is not None]
-    token = next((hub.token_secret_ref for hub in hubs if hub.token_secret_ref is not None), None)
-    if token is not None:
-        yield EnvFact("HF_TOKEN", secret=(token.name, token.key))
-    needs_hub = target is None or bool(hubs)
-    if not needs_hub and not any(variable.name == "HF_HUB_OFFLINE" for variable in spec.engine.env):
-        yield EnvFact("HF_HUB_OFFLINE", "1")
+    yield from hub_env(spec, speculative=speculative)
