@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.node import adopted
 from tests.node.demo import example
 from tests.node.install import apply_and_wait, cluster_ip, install_operator, operator_image, remove
 from tests.node.kube import Kube, Manifest, is_true
@@ -53,6 +54,14 @@ def say(line: str) -> None:
 def kube() -> Kube:
     """The running node."""
     return Kube(api.ensure_node().kubeconfig)
+
+
+@pytest.fixture
+def team(kube: Kube) -> Iterator[None]:
+    """The hand-written fleet's namespace, gone before and after: its engines and a demo's do not fit into one node."""
+    kube.delete("namespace", adopted.NAMESPACE, "")
+    yield
+    kube.delete("namespace", adopted.NAMESPACE, "")
 
 
 @pytest.fixture(scope="session")

@@ -7,33 +7,31 @@ import random
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tests.node.traffic import Ask, Clients, Tally, Traffic
 
 START_SECONDS = 10.0
 
 
-class Load:
-    """Clients that run from `with` to its end, when every answer has come. `tally` may be read meanwhile."""
+class Beside:
+    """Something that runs on an event loop of its own thread, from `with` to its end."""
 
-    def __init__(self, endpoint: str, clients: Sequence[Clients]) -> None:
-        self.tally = Tally(keep=None)
-        self._endpoint = endpoint
-        self._clients = clients
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._ended: asyncio.Event | None = None
-        self._traffic: Traffic | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
 
-    def move(self, endpoint: str) -> None:
-        """Send what is not sent yet to another endpoint."""
-        assert self._traffic is not None
-        self._loop.call_soon_threadsafe(self._traffic.move, endpoint)
+    async def _drive(self) -> None:
+        """Set `_started`, and run until `_stop` was called and all is done."""
+        raise NotImplementedError
 
-    def __enter__(self) -> Load:
+    def _stop(self) -> None:
+        """Have `_drive` come to its end."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         """Start the clients."""
         self._thread.start()
         assert self._started.wait(START_SECONDS), "the clients did not start"
@@ -43,8 +41,7 @@ class Load:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End them; raises what broke in the generator itself."""
-        assert self._ended is not None
-        self._loop.call_soon_threadsafe(self._ended.set)
+        self._stop()
         self._thread.join()
         if self._error is not None and error is None:
             raise self._error
@@ -56,6 +53,27 @@ class Load:
             self._error = error
         finally:
             self._loop.close()
+
+
+class Load(Beside):
+    """Clients that run from `with` to its end, when every answer has come. `tally` may be read meanwhile."""
+
+    def __init__(self, endpoint: str, clients: Sequence[Clients]) -> None:
+        super().__init__()
+        self.tally = Tally(keep=None)
+        self._endpoint = endpoint
+        self._clients = clients
+        self._ended: asyncio.Event | None = None
+        self._traffic: Traffic | None = None
+
+    def move(self, endpoint: str) -> None:
+        """Send what is not sent yet to another endpoint."""
+        assert self._traffic is not None
+        self._loop.call_soon_threadsafe(self._traffic.move, endpoint)
+
+    def _stop(self) -> None:
+        assert self._ended is not None
+        self._loop.call_soon_threadsafe(self._ended.set)
 
     async def _drive(self) -> None:
         self._ended = asyncio.Event()

@@ -105,9 +105,9 @@ def all_speculative(kube: Kube) -> bool:
     )
 
 
+@pytest.mark.usefixtures("team")
 def test_the_page(kube: Kube, operator: str, tmp_path: Path) -> None:
     assert operator
-    kube.delete("namespace", NAMESPACE, "")
     adopted.example_files(tmp_path)
     reader = Reader(kube, tmp_path)
 

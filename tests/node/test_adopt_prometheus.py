@@ -60,8 +60,8 @@ def printed(kube: Kube, files: Path, name: str, metrics: dict[str, Any]) -> Mani
 
 
 @pytest.fixture
-def adopt(kube: Kube, operator: str, tmp_path: Path) -> Iterator[Adopt]:
-    """Adopts the hand-written fleet, which is brought up where it does not run, under a name and with a source."""
+def adopt(kube: Kube, team: None, operator: str, tmp_path: Path) -> Iterator[Adopt]:
+    """Adopts the hand-written fleet under a name and with a source."""
     assert operator
     files = adopted.example_files(tmp_path)
     for file in ("fleet.yaml", "headless.yaml"):

@@ -6,27 +6,23 @@ import asyncio
 import random
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 
 import aiohttp
 
-from tests.node.load import START_SECONDS
+from tests.node.load import Beside
 from tests.node.traffic import Clients, Tally, ask
 
 
-class TwinLoad:
+class TwinLoad(Beside):
     """Clients that run from `with` to its end, when every answer has come. One tally for each endpoint."""
 
     def __init__(self, endpoints: tuple[str, str], clients: Sequence[Clients], *, seed: int = 1) -> None:
+        super().__init__()
         self.tallies = (Tally(keep=None), Tally(keep=None))
         self._endpoints = endpoints
         self._clients = tuple(clients)
         self._seed = seed
-        self._loop = asyncio.new_event_loop()
-        self._started = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._error: BaseException | None = None
 
     @property
     def failures(self) -> list[str]:
@@ -38,28 +34,8 @@ class TwinLoad:
         assert [one.count for one in clients] == [one.count for one in self._clients]
         self._clients = tuple(clients)
 
-    def __enter__(self) -> TwinLoad:
-        """Start the clients."""
-        self._thread.start()
-        assert self._started.wait(START_SECONDS), "the clients did not start"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End them; raises what broke in the generator itself."""
+    def _stop(self) -> None:
         self._stopping.set()
-        self._thread.join()
-        if self._error is not None and error is None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._drive())
-        except Exception as error:
-            self._error = error
-        finally:
-            self._loop.close()
 
     async def _drive(self) -> None:
         tasks: list[asyncio.Task[None]] = []

@@ -195,6 +195,12 @@ def path_of(kind: str, name: str, namespace: str = "") -> str:
     return f"{PLURALS[kind].format(namespace)}/{name}"
 
 
+ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
+ROUTER = path_of("Deployment", "assistant-router", FLEETS)
+SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
+DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
+
+
 def condition(kind: str, status: str, reason: str, message: str = "As it should be.") -> Body:
     """One condition of a SpecDeployment."""
     return {

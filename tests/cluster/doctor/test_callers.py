@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from tests.cluster.api import Body
-from tests.cluster.chart.client import NAMESPACE
 from tests.cluster.doctor.bed import (
+    ASSISTANT,
     FLEETS,
-    OPERATOR,
     Bed,
     condition,
     fleet_status,
@@ -19,10 +18,6 @@ from tests.cluster.doctor.bed import (
 )
 
 pytestmark = pytest.mark.cluster
-ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
-ROUTER = path_of("Deployment", "assistant-router", FLEETS)
-SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
-DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
 
 
 def viewer(bed: Bed, tmp_path: Path, rules: list[Body]) -> Path:

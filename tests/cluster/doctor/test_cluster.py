@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Body
-from tests.cluster.chart.client import NAMESPACE
 from tests.cluster.doctor.bed import (
     FLEETS,
-    OPERATOR,
     Bed,
     namespace,
     only,
@@ -18,10 +16,6 @@ from tests.cluster.doctor.bed import (
 )
 
 pytestmark = pytest.mark.cluster
-ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
-ROUTER = path_of("Deployment", "assistant-router", FLEETS)
-SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
-DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
 
 
 def test_no_node_offers_accelerators(bed: Bed) -> None:

@@ -10,10 +10,11 @@ import yaml
 
 from specfleet.doctor.checks import fleets
 from tests.cluster.api import Body
-from tests.cluster.chart.client import NAMESPACE
 from tests.cluster.doctor.bed import (
+    ASSISTANT,
     FLEETS,
-    OPERATOR,
+    ROUTER,
+    SETTINGS,
     Bed,
     condition,
     fleet_status,
@@ -26,10 +27,6 @@ from tests.cluster.doctor.bed import (
 )
 
 pytestmark = pytest.mark.cluster
-ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
-ROUTER = path_of("Deployment", "assistant-router", FLEETS)
-SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
-DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
 
 
 @pytest.mark.parametrize(

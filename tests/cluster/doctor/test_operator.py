@@ -12,9 +12,11 @@ import pytest
 
 from tests.cluster.chart.client import CRD, NAMESPACE
 from tests.cluster.doctor.bed import (
+    DEPLOYMENT,
     FLEETS,
     IMAGE,
     OPERATOR,
+    SETTINGS,
     Bed,
     only,
     path_of,
@@ -24,10 +26,6 @@ from tests.cluster.doctor.bed import (
 )
 
 pytestmark = pytest.mark.cluster
-ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
-ROUTER = path_of("Deployment", "assistant-router", FLEETS)
-SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
-DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
 
 
 def test_a_definition_of_another_release(bed: Bed) -> None:

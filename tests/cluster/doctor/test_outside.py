@@ -6,22 +6,16 @@ import pytest
 import yaml
 
 from tests.cluster.api import Body
-from tests.cluster.chart.client import NAMESPACE
 from tests.cluster.doctor.bed import (
     FLEETS,
-    OPERATOR,
+    SETTINGS,
     Bed,
     endpoints,
     only,
-    path_of,
     service,
 )
 
 pytestmark = pytest.mark.cluster
-ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
-ROUTER = path_of("Deployment", "assistant-router", FLEETS)
-SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
-DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
 
 
 def external(bed: Bed, **pools: Body) -> None:

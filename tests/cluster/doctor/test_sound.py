@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.chart.client import NAMESPACE
 from tests.cluster.doctor.bed import (
-    FLEETS,
-    OPERATOR,
     Bed,
-    path_of,
 )
 
 pytestmark = pytest.mark.cluster
-ASSISTANT = path_of("SpecDeployment", "assistant", FLEETS)
-ROUTER = path_of("Deployment", "assistant-router", FLEETS)
-SETTINGS = path_of("ConfigMap", "specfleet-settings", NAMESPACE)
-DEPLOYMENT = path_of("Deployment", OPERATOR, NAMESPACE)
 
 
 def test_on_a_sound_set_up_one_line_says_that_all_is_well(bed: Bed) -> None:
