@@ -145,8 +145,12 @@ def start_api_server(layout: Layout) -> None:
     write_kubeconfig(layout.kubeconfig, layout.server, authority, layout.administrator())
 
 
-def start_controllers(layout: Layout) -> None:
-    """Start kube-controller-manager: garbage collection, namespaces, Deployments, service accounts and the rest."""
+def start_controllers(layout: Layout, *, nodes: bool = False) -> None:
+    """Start kube-controller-manager: garbage collection, namespaces, Deployments, service accounts and the rest.
+
+    Without kubelets (`nodes` False) nobody says that a node lives, and the node controller would take pods that a test
+    has called ready for lost.
+    """
     authority = layout.authority
     kubeconfig = layout.component_kubeconfig("controller-manager", "system:kube-controller-manager")
     layout.controller_manager.start(
@@ -159,6 +163,7 @@ def start_controllers(layout: Layout) -> None:
             "--leader-elect=false",
             "--secure-port=0",
             f"--flex-volume-plugin-dir={layout.state / 'volume-plugins'}",
+            *([] if nodes else ["--controllers=*,-node-lifecycle-controller"]),
         ]
     )
 
@@ -171,7 +176,7 @@ def start_scheduler(layout: Layout) -> None:
     )
 
 
-def start(layout: Layout, *, controllers: bool) -> None:
+def start(layout: Layout, *, controllers: bool, nodes: bool = False) -> None:
     """Start what is not running, and wait until the API server is ready.
 
     Raises:
@@ -183,7 +188,7 @@ def start(layout: Layout, *, controllers: bool) -> None:
     if not layout.etcd.alive:
         raise TestbedError("expected etcd to run, but it has ended", layout.etcd.log)
     if controllers:
-        start_controllers(layout)
+        start_controllers(layout, nodes=nodes)
 
 
 def stop(layout: Layout) -> None:

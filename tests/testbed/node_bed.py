@@ -153,7 +153,7 @@ def _start(state: Path, archives: dict[str, Path]) -> None:
         network.create()
         cgroups.create()
     with step("control plane", f"start etcd, kube-apiserver at {layout.server}, controllers and scheduler"):
-        control_plane.start(layout, controllers=True)
+        control_plane.start(layout, controllers=True, nodes=True)
         control_plane.start_scheduler(layout)
     with step("containerd", "start it and load the images"):
         container_runtime.start(state)
