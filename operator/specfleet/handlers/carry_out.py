@@ -16,7 +16,7 @@ from specfleet.cluster.errors import ApiError
 from specfleet.cluster.kinds import OWNED, POD
 from specfleet.handlers.masking import masked
 from specfleet.handlers.memory import Memory
-from specfleet.handlers.observed import Key, Observed, controller_uid, newer
+from specfleet.handlers.observed import Key, Observed, controller_uid
 from specfleet.handlers.plan import Apply, ObjectId, Plan
 from specfleet.handlers.pods import PodRecord
 from specfleet.metrics.own import OperatorMetrics
@@ -102,21 +102,22 @@ class Executor:
         if uid is not None:
             # With the uid in it the server refuses the write if the object was replaced by another of its name.
             manifest = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
+        # Looked at before the write: the watch may show its result before its answer is here.
+        before = self._observed.owned(key).get(action.id)
         try:
             answer = await self._client.apply(kind, manifest, force=uid is not None)
         except ApiError as error:
             self._refused(action, error, memory)
             return False, None
-        before = self._observed.owned(key).get(action.id)
         self._observed.put_owned(kind, answer)
         applied = manifest["metadata"]["annotations"][ANNOTATION_APPLIED]
-        memory.verified[action.id] = (applied, digest(projection(answer)))
-        version = str(answer["metadata"]["resourceVersion"])
-        changed = bool(action.fields) if before is None else newer(version, before.resource_version)
+        live = digest(projection(answer))
+        memory.verified[action.id] = (applied, live)
+        changed = bool(action.fields) if before is None else before.live != live
         if action.why != "Drift" or not changed:
             return True, None
         self._metrics.drift.labels(kind.kind).inc()
-        return True, Corrected(f"{kind.kind} {name}", action.fields, version)
+        return True, Corrected(f"{kind.kind} {name}", action.fields, str(answer["metadata"]["resourceVersion"]))
 
     def _refused(self, action: Apply, error: ApiError, memory: Memory) -> None:
         kind, name = action.id
