@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
-from specfleet.engines import sglang, sglang_tables
+from specfleet.engines import sglang, sglang_tables, vllm, vllm_tables
+from specfleet.engines.declared import declared_release
 
 
 @dataclass(frozen=True)
 class EngineCounting:
-    """Where a rendered engine's counters are read.
+    """Where a rendered engine's counters are read, and what they tell.
 
     Args:
         port: of its metrics page.
-        label: under which it counts by route.
-        since: the first release that counts what decisions rest on.
+        label: under which it counts by route; None where it knows of no routes, which are then decided together.
+        why: why the engine counts and not the routers, as the beginning of a sentence.
+        lacks: what is missing where the page tells no acceptance, and what to do, as the beginning of a sentence.
+        path: of its metrics page.
     """
 
     port: int
-    label: str
-    since: str
+    label: str | None
+    why: str
+    lacks: str
+    path: str = "/metrics"
 
 
-_COUNTING: Mapping[EngineType, EngineCounting] = {
-    EngineType.SGLANG: EngineCounting(sglang.PORT, sglang_tables.ROUTE_LABEL, str(sglang_tables.COUNTING_SINCE))
+def _sglang(_: Version) -> EngineCounting:
+    since = sglang_tables.COUNTING_SINCE
+    return EngineCounting(
+        sglang.PORT,
+        sglang_tables.ROUTE_LABEL,
+        "SGLang's answers carry no figures",
+        f"The engines count no verifications, which they do from release {since} on",
+    )
+
+
+def _vllm(release: Version) -> EngineCounting | None:
+    if vllm_tables.has_figures(release):
+        return None
+    return EngineCounting(
+        vllm.PORT,
+        None,
+        f"vLLM {release}'s answers carry no figures, which they do from {vllm_tables.FIGURES_SINCE} on",
+        "The engines count no drafts: their pages have no series vllm:spec_decode_*",
+    )
+
+
+_COUNTING: Mapping[EngineType, Callable[[Version], EngineCounting | None]] = {
+    EngineType.SGLANG: _sglang,
+    EngineType.VLLM: _vllm,
 }
 
 
 def engine_counting(spec: SpecDeploymentSpec) -> EngineCounting | None:
     """How pools that specfleet runs count; None where the routers do, or somebody else runs the pools."""
-    return None if spec.external is not None else _COUNTING.get(spec.engine.type)
+    counting = _COUNTING.get(spec.engine.type)
+    if spec.external is not None or counting is None:
+        return None
+    version, _ = declared_release(spec.engine, public_image="", newest="", in_full=False)
+    return None if version is None else counting(version)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.resources import files
 
+from packaging.version import Version
+
 from specfleet.engines.flags import Flag, FlagTable, of_release, parse_table
 from specfleet.engines.release import Minor
 
 OLDEST = Minor(0, 29)
 """The first release that puts acceptance figures into answers (`--per-request-spec-decode-metrics`)."""
+FIGURES_SINCE = Version("0.29.0")
+"""The first release that puts acceptance figures into answers; in older ones the engine's own counters are read."""
 NEWEST = Minor(0, 33)
 """The newest release whose flags and keys are in the tables."""
 
@@ -82,6 +86,11 @@ OWNED_KEYS: dict[str, str] = {
     "prompt_lookup_max": "write drafts[].ngram.maxMatch",
 }
 """Keys of the speculative config that a user may not set in drafts[].args, with what to do instead."""
+
+
+def has_figures(release: Version) -> bool:
+    """Whether answers of a release, or of its candidates, can carry acceptance figures."""
+    return Minor.of(release) >= Minor.of(FIGURES_SINCE)
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""Reads the pages of rendered engines that count by route, beside the passes, into the ledger of decisions."""
+"""Reads the pages of rendered engines that count, beside the passes, into the ledger of decisions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counter:
         how = engine_counting(spec)
         counts = memory.counts
         if how is None or counts is None or counts.how != how:
-            if (how is None) != (counts is None):
+            if (how is None) != (counts is None) or (how and counts and how.label != counts.how.label):
                 # Two counts of one traffic do not continue each other.
                 memory.ledger = Ledger(memory.block_seconds, now)
             counts = memory.counts = None if how is None else EngineCounts(how)
@@ -53,7 +53,7 @@ class Counter:
             return
         try:
             reading = await self._reader.metrics(
-                pod.ip, counts.how.port, spec.engine.type, route_label=counts.how.label
+                pod.ip, counts.how.port, spec.engine.type, counts.how.path, route_label=counts.how.label
             )
         except EngineError as error:
             counts.troubles[pod.name] = str(error)

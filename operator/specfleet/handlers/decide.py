@@ -15,6 +15,8 @@ from specfleet.decision.samples import Increment, RouteTotals
 from specfleet.handlers.fleet import Fleet
 from specfleet.routing.counters import RouterSample
 
+ALL_ROUTES = "*"  # the one row of engines that do not know of routes
+
 
 @dataclass(frozen=True)
 class RouteDecision:
@@ -106,6 +108,11 @@ def configs(spec: SpecDeploymentSpec) -> dict[str, RouteConfig]:
         return found
     only: Pool = "speculative" if external.baseline is None else "baseline"
     return {name: replace(config, initial=only, override="Auto") for name, config in found.items()}
+
+
+def for_all_routes(spec: SpecDeploymentSpec, increment: Increment) -> dict[str, Increment]:
+    """One count of all traffic as that of each route which the policy decides about."""
+    return {name: increment for name, config in configs(spec).items() if config.override == "Auto"}
 
 
 def grouped(spec: SpecDeploymentSpec, *, together: bool) -> dict[str, tuple[str, ...]]:

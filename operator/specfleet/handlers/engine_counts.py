@@ -1,4 +1,4 @@
-"""What rendered engines count by route, and what keeps it from being decided by. Pure."""
+"""What rendered engines count, by route or for all routes together, and what keeps it from being decided by. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from specfleet.decision.reasons import Hold
 from specfleet.decision.samples import Ledger, RouteTotals
 from specfleet.engines.counting import EngineCounting
 from specfleet.handlers.conditions import Said
+from specfleet.handlers.decide import ALL_ROUTES
+from specfleet.handlers.external import TOGETHER
+from specfleet.handlers.starts import Starts
 from specfleet.metrics.engine import EngineReading
 
 
@@ -22,7 +25,7 @@ class EngineCounts:
         expected: uids of the pool's ready pods.
         readings: the last page of each, by uid.
         troubles: why a page could not be read, by pod name.
-        starts: tokens that a process had last, and since when: SGLang does not tell when it began.
+        starts: when the engines' processes began.
         reading: the round of readings under way.
     """
 
@@ -30,13 +33,18 @@ class EngineCounts:
     expected: tuple[str, ...] = ()
     readings: dict[str, EngineReading] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
-    starts: dict[str, tuple[int, float]] = field(default_factory=dict)
+    starts: Starts = field(default_factory=Starts)
     reading: asyncio.Task[None] | None = None
 
     @property
     def counts_nothing(self) -> bool:
         """Whether every page that was read lacks what acceptance could be told by."""
-        return bool(self.readings) and all(one.route_totals(1) is None for one in self.readings.values())
+        return bool(self.readings) and all(one.totals(1) is None for one in self.readings.values())
+
+    @property
+    def together(self) -> bool:
+        """Whether there is one count for all routes."""
+        return self.how.label is None
 
     def hold(self, ledger: Ledger, now: float) -> Hold | None:
         """Why the engines' counters cannot be decided by, if so."""
@@ -46,13 +54,9 @@ class EngineCounts:
         """Condition MetricsAvailable."""
         held = "the last decision holds"
         if self.counts_nothing:
-            return Said(
-                "False",
-                Reason.ENGINE_COUNTS_NOTHING,
-                f"The engines count no verifications, which they do from release {self.how.since} on; {held}.",
-            )
+            return Said("False", Reason.ENGINE_COUNTS_NOTHING, f"{self.how.lacks}; {held}.")
         if hold is None:
-            return Said("True", Reason.ENGINE_COUNTERS_READ, "The engines count by route, and their counters are read.")
+            return Said("True", Reason.ENGINE_COUNTERS_READ, self._read)
         if self.troubles:
             name, trouble = next(iter(sorted(self.troubles.items())))
             return Said("False", Reason.ENGINE_METRICS_UNREADABLE, f"Pod {name}: {trouble}; {held}.")
@@ -62,26 +66,30 @@ class EngineCounts:
             )
         return Said("Unknown", Reason.NO_DATA_YET, "The engines' counters have yet to be read.")
 
+    @property
+    def _read(self) -> str:
+        if self.together:
+            return f"{self.how.why}: {TOGETHER}."
+        return "The engines count by route, and their counters are read."
+
     def take_in(self, uid: str, reading: EngineReading, ledger: Ledger, routes: Iterable[str], tokens: int) -> None:
         """One page of the pod `uid`; `tokens` is k."""
         self.readings[uid] = reading
-        totals = reading.route_totals(tokens)
+        totals = reading.totals(tokens)
         if totals is None:
             return
-        counted, since = self.starts.get(uid, (0, 0.0))
-        if reading.decode_tokens < counted:
-            since = reading.at
-        self.starts[uid] = (reading.decode_tokens, since)
-        zero = RouteTotals(0, 0, 0, 0)
-        started = since if reading.started_at is None else reading.started_at
-        # A route that the engine has not met yet has no series: it counts from 0, not from its first figures.
-        ledger.observe(uid, started, reading.at, {name: totals.get(name, zero) for name in routes})
+        rows = {ALL_ROUTES: totals}
+        if not self.together:
+            # A route that the engine has not met yet has no series: it counts from 0, not from its first figures.
+            by_route = reading.route_totals(tokens) or {}
+            rows = {name: by_route.get(name, RouteTotals(0, 0, 0, 0)) for name in routes}
+        ledger.observe(uid, self.starts.of(uid, reading), reading.at, rows)
 
     def kept(self, pods: Mapping[str, str], ledger: Ledger) -> None:
         """Forget pods that are not in `pods`, uids and names of those that are ready."""
         self.expected = tuple(pods)
         for uid in set(self.readings) - set(pods):
             del self.readings[uid]
-            self.starts.pop(uid, None)
+            self.starts.forget(uid)
             ledger.forget(uid)
         self.troubles = {name: text for name, text in self.troubles.items() if name in pods.values()}

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from packaging.version import Version
-
 from specfleet.api.conditions import Reason
 from specfleet.api.findings import Finding
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
 from specfleet.engines.external import ExternalPool
 from specfleet.engines.release import parse_version
+from specfleet.engines.vllm_tables import FIGURES_SINCE
 from specfleet.handlers.pods import Problem
 from specfleet.handlers.seen import SeenPool, is_rolling
 from specfleet.handlers.seen_facts import pool_facts
@@ -20,8 +19,8 @@ from specfleet.handlers.unfit import unfit, warnings
 
 Attribution = Literal["Router", "Deployment"]
 FIGURES_FLAG = "--per-request-spec-decode-metrics summary"
-FIGURES_SINCE = Version("0.29.0")
 COUNTER_SINCE = "0.5.13"
+TOGETHER = "all routes are decided together, from the engines' own counters"
 
 
 @dataclass(frozen=True)
@@ -110,20 +109,19 @@ def _attribution(engine: EngineType, pool: ExternalPool, figures_seen: bool) -> 
     """Who counts what is accepted, and why it is not the routers."""
     if not pool.pods:
         return "Router", ""
-    together = "all routes are decided together, from the engines' own counters"
     if engine is EngineType.SGLANG:
-        return "Deployment", f"SGLang's answers carry no figures of their own: {together}"
+        return "Deployment", f"SGLang's answers carry no figures of their own: {TOGETHER}"
     if pool.figures_per_request or (pool.figures_per_request is None and figures_seen):
         return "Router", ""
     version = parse_version(pool.release) if pool.release is not None else None
     if version is not None and version < FIGURES_SINCE:
-        return "Deployment", f"vLLM {pool.release} has no figures per request ({FIGURES_SINCE} has): {together}"
+        return "Deployment", f"vLLM {pool.release} has no figures per request ({FIGURES_SINCE} has): {TOGETHER}"
     add = f"add {FIGURES_FLAG} to the arguments of the pods of Service {pool.service}"
     if version is None:
         add += f" if their vLLM is {FIGURES_SINCE} or newer"
     if pool.figures_per_request is None:
-        return "Deployment", f"no answer has carried figures yet: {together}. For a decision by route {add}"
-    return "Deployment", f"the answers carry no figures: {together}. For a decision by route {add}"
+        return "Deployment", f"no answer has carried figures yet: {TOGETHER}. For a decision by route {add}"
+    return "Deployment", f"the answers carry no figures: {TOGETHER}. For a decision by route {add}"
 
 
 def _counters(spec: SpecDeploymentSpec, pool: SeenPool, why: str, draft_tokens: int) -> Problem | None:

@@ -14,7 +14,7 @@ from specfleet.api.findings import Finding, Severity
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.errors import ClusterError
 from specfleet.decision.samples import Ledger
-from specfleet.handlers.decide import blocks, configs
+from specfleet.handlers.decide import blocks, for_all_routes
 from specfleet.handlers.discovery import Discovery, Sight
 from specfleet.handlers.external import Assessment, assess_pools
 from specfleet.handlers.memory import Memory
@@ -90,9 +90,7 @@ class Looker:
             logger.info("sample of engine %s left out: %s (%s)", problem.source, problem.message, problem.kind)
             memory.implausible = memory.implausible or problem.kind in IMPLAUSIBLE
         if increment is not None:
-            together = [name for name, config in configs(spec).items() if config.override == "Auto"]
-            news = dict.fromkeys(together, increment)
-            outside.blocks.update(blocks(news, memory.routes, now, memory.block_seconds))
+            outside.blocks.update(blocks(for_all_routes(spec, increment), memory.routes, now, memory.block_seconds))
         memory.blocks = dict(outside.blocks)
 
     def next_look(self, memory: Memory, now: float) -> list[float]:

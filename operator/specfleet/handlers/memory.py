@@ -42,7 +42,7 @@ class Memory:
         outside: what is known of External pools; None where specfleet runs the pools.
         compared: the last verdict about target and draft.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
-        counts: what engines count by route themselves; None where the routers do.
+        counts: what engines count themselves; None where the routers do.
     """
 
     uid: str

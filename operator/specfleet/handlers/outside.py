@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block
 from specfleet.decision.samples import Increment, Ledger, SampleProblem
+from specfleet.handlers.decide import ALL_ROUTES
 from specfleet.handlers.discovery import Sight
 from specfleet.handlers.external import Assessment
 from specfleet.handlers.seen import SeenPool
-from specfleet.metrics.engine import EngineReading
+from specfleet.handlers.starts import Starts
 from specfleet.routing.counters import RouterSample
 
 logger = logging.getLogger(__name__)
 FREE_AGAIN = 0.8
-ALL_ROUTES = "*"  # the one row of engines: they do not know of routes
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Outside:
         figures_seen: whether a router has counted figures in answers of the speculative pool.
         elsewhere: requests in the engines by pool that did not come by the routers.
         full: whether the speculative pool has no room for exploration: from its capacity on, until a fifth is free.
-        starts: of engines that do not tell when they began: what they had generated last, and since when.
+        starts: when the engines' processes began.
     """
 
     asked: object
@@ -49,7 +49,7 @@ class Outside:
     figures_seen: bool = False
     elsewhere: dict[str, int] = field(default_factory=dict)
     full: bool = False
-    starts: dict[str, tuple[int, float]] = field(default_factory=dict)
+    starts: Starts = field(default_factory=Starts)
     assessment: Assessment | None = None
 
     @classmethod
@@ -69,22 +69,14 @@ class Outside:
             return
         self.counted = self.looked
         pods = () if pool is None else pool.pods
-        for uid in set(self.starts) - {pod.uid for pod in pods}:
-            self.starts.pop(uid)
+        for uid in set(self.starts.known) - {pod.uid for pod in pods}:
+            self.starts.forget(uid)
             self.ledger.forget(uid)
         for pod in pods:
             totals = None if pod.reading is None else pod.reading.totals(draft_tokens)
             if pod.reading is not None and totals is not None:
-                started = self._started(pod.uid, pod.reading)
+                started = self.starts.of(pod.uid, pod.reading)
                 self.ledger.observe(pod.uid, started, pod.reading.at, {ALL_ROUTES: totals})
-
-    def _started(self, uid: str, reading: EngineReading) -> float:
-        """When the process began: what it says, else the reading at which its counters were seen to have fallen."""
-        tokens, since = self.starts.get(uid, (0, 0.0))
-        if reading.decode_tokens < tokens:
-            since = reading.at
-        self.starts[uid] = (reading.decode_tokens, since)
-        return since if reading.started_at is None else reading.started_at
 
     def take(self, now: float) -> tuple[Increment | None, list[SampleProblem]]:
         """What was counted in a block that ends now, and what was wrong; None within a block, or without a count."""

@@ -115,7 +115,7 @@ class Reconciler:
         compared = self._gate(key, body, checked, spec, memory, now)
         state = self._fleet(key, body, spec, compared)
         connecting = not was_ready(parse_status(body)) and not memory.connected(state)
-        await sample(memory, state, spec.draft.name, self._reader, self._metrics, now, connecting=connecting)
+        await sample(memory, state, spec, self._reader, self._metrics, now, connecting=connecting)
         # A router that is new, or new to this process, is asked before its silence could be taken for news.
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
@@ -124,7 +124,7 @@ class Reconciler:
         if view.switches and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.
             memory.next_sample = 0.0
-            await sample(memory, state, spec.draft.name, self._reader, self._metrics, now)
+            await sample(memory, state, spec, self._reader, self._metrics, now)
             self._looker.counted(spec, memory, now)
             view = self._view(key, body, checked, spec, memory, state, now, compared)
         wait = await self._commit(key, body, view, memory, now)

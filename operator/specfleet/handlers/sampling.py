@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.decision.reasons import Hold
 from specfleet.decision.samples import Kind
-from specfleet.handlers.decide import blocks, route_totals
+from specfleet.handlers.decide import ALL_ROUTES, blocks, for_all_routes, route_totals
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.pods import PodRecord
@@ -22,7 +23,7 @@ IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUN
 async def sample(
     memory: Memory,
     state: Fleet,
-    draft: str,
+    spec: SpecDeploymentSpec,
     reader: RouterReader,
     metrics: OperatorMetrics,
     now: float,
@@ -34,6 +35,7 @@ async def sample(
     With source Prometheus that tells what is in flight and what is served, and what Prometheus has is what is counted.
     At the end of a block, what was counted goes into `memory.blocks`.
     """
+    draft = spec.draft.name
     memory.kept(state.router_pods)
     due = list(state.routers)
     if now < memory.next_sample and not connecting:
@@ -57,7 +59,10 @@ async def sample(
     for problem in taken.problems:
         metrics.samples_dropped.labels(problem.kind.value).inc()
         logger.info("sample of %s left out: %s (%s)", problem.source or "all routers", problem.message, problem.kind)
-    memory.blocks.update(blocks(taken.increments, memory.routes, now, memory.block_seconds))
+    increments = taken.increments
+    if memory.counts is not None and memory.counts.together and ALL_ROUTES in increments:
+        increments = for_all_routes(spec, increments[ALL_ROUTES])
+    memory.blocks.update(blocks(increments, memory.routes, now, memory.block_seconds))
 
 
 async def _read(

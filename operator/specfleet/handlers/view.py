@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import BASELINE_POOL
@@ -148,7 +148,7 @@ def compute(
         routes=routes,
         pools=pools_status(state),
         routes_version=version,
-        attribution="Engine" if memory.counts is not None else outside.attribution if outside is not None else "Router",
+        attribution=_attribution(memory),
         preflight=gate.record,
     )
     return View(spec, state, decisions, actions, version, settled_key, status)
@@ -156,8 +156,18 @@ def compute(
 
 def _together(memory: Memory) -> bool:
     """Whether there is one count for all routes."""
+    if memory.counts is not None:
+        return memory.counts.together
     outside = memory.outside
     return outside is not None and outside.assessment is not None and outside.assessment.attribution == "Deployment"
+
+
+def _attribution(memory: Memory) -> Literal["Router", "Engine", "Deployment"]:
+    """Where acceptance comes from."""
+    if memory.counts is not None:
+        return "Deployment" if memory.counts.together else "Engine"
+    outside = memory.outside.assessment if memory.outside is not None else None
+    return "Router" if outside is None else outside.attribution
 
 
 def _speculative(memory: Memory, spec: SpecDeploymentSpec) -> SeenPool | None:

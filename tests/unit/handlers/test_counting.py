@@ -1,4 +1,4 @@
-"""Engines that count by route: what is read of their pages, decided by, and said."""
+"""Engines that count, by route or for all routes together: what is read of their pages, decided by, and said."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from specfleet.api.conditions import Reason
-from specfleet.api.v1alpha1 import EngineType, SpecDeployment, SpecDeploymentSpec
+from specfleet.api.v1alpha1 import EngineType, RoutePolicy, SpecDeployment, SpecDeploymentSpec
 from specfleet.decision.reasons import Hold
 from specfleet.engines.counting import engine_counting
+from specfleet.handlers.conditions import Said
 from specfleet.handlers.counting import Counter
+from specfleet.handlers.fleet import fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.pods import PodRecord
+from specfleet.handlers.sampling import sample
 from specfleet.metrics.engine import EngineError, EngineReading, parse_page
 from specfleet.metrics.own import OperatorMetrics
 
@@ -214,3 +217,82 @@ def test_vllm_is_counted_by_the_routers() -> None:
 
     asyncio.run(run())
     assert engine_counting(spec_of("vLLM", "0.32.0")) is None
+
+
+def vllm_page(tokens: int, requests: int, drafts: int, accepted: int) -> str:
+    """Counters as vLLM writes them under speculation, of four tokens a draft."""
+    labels = '{engine="0",model_name="assistant"}'
+    counts = {
+        "generation_tokens": tokens,
+        "request_success": requests,
+        "spec_decode_num_drafts": drafts,
+        "spec_decode_num_draft_tokens": 4 * drafts,
+        "spec_decode_num_accepted_tokens": accepted,
+    }
+    lines = [f"vllm:{name}_total{labels} {count}" for name, count in counts.items()]
+    return "\n".join(["process_start_time_seconds 1.0", *lines])
+
+
+def together_spec() -> SpecDeploymentSpec:
+    """Two routes that the policy decides about, one of them by a line of its own, and one that a person decided."""
+    spec = spec_of("vLLM", "0.28.0")
+    own = RoutePolicy.model_validate({"minAcceptancePercent": 90})
+    strict = spec.routing.routes[0].model_copy(update={"name": "strict", "policy": own})
+    pinned = spec.routing.routes[0].model_copy(update={"name": "pinned", "speculation": "Never"})
+    routing = spec.routing.model_copy(update={"routes": [strict, pinned, *spec.routing.routes]})
+    return spec.model_copy(update={"routing": routing})
+
+
+def test_one_count_of_an_engine_without_routes_is_that_of_every_route_of_the_policy() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        spec = together_spec()
+        for at, page_ in ((10.0, vllm_page(0, 0, 0, 0)), (40.0, vllm_page(410, 10, 100, 300))):
+            pages.pages["10.0.0.1"] = page_
+            await followed(counter, pages, memory, [pod("a-1"), pod("b-2", pool="baseline")], at, spec)
+        state = fleet("assistant", spec, "uid", {}, [])
+        await sample(memory, state, spec, None, OperatorMetrics(), 60.0)  # type: ignore[arg-type]
+
+        assert memory.blocks.keys() == {"strict", "code", "chat"}
+        assert {(block.tokens, block.accepted, block.drafted) for block in memory.blocks.values()} == {(400, 300, 400)}
+        assert pages.asked == [("10.0.0.1", 8000)] * 2
+        assert memory.counts is not None
+        assert memory.counts.said(None) == Said(
+            "True",
+            Reason.ENGINE_COUNTERS_READ,
+            "vLLM 0.28.0's answers carry no figures, which they do from 0.29.0 on: all routes are decided together, "
+            "from the engines' own counters.",
+        )
+
+    asyncio.run(run())
+
+
+def test_an_engine_of_which_no_page_counts_drafts_decides_nothing() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        spec = spec_of("vLLM", "0.28.0")
+        pages.pages["10.0.0.1"] = 'vllm:generation_tokens_total{model_name="m"} 9'
+        await followed(counter, pages, memory, [pod("a-1")], 10.0, spec)
+
+        assert memory.counts is not None
+        hold = memory.counts.hold(memory.ledger, 10.0)
+        assert hold is Hold.METRICS_UNAVAILABLE
+        assert memory.counts.said(hold).reason is Reason.ENGINE_COUNTS_NOTHING
+
+    asyncio.run(run())
+
+
+def test_another_count_starts_anew() -> None:
+    """An upgrade to a release whose answers carry figures, or one that counts by route, continues no count."""
+
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        for spec in (spec_of("vLLM", "0.28.0"), spec_of(), spec_of("vLLM", "0.32.0")):
+            ledger = memory.ledger
+            await followed(counter, pages, memory, [pod("a-1")], 10.0, spec)
+            assert memory.ledger is not ledger
+
+    asyncio.run(run())

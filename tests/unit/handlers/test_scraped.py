@@ -91,7 +91,7 @@ class World:
         await self.source.ask(endpoint, {KEY: wanted})
         known = await self._scraper.follow(KEY, self.spec, BLOCK, self.memory.scraped, self.now)
         self.memory.sourced(known, self.now)
-        await sample(self.memory, FLEET, "ngram", self._reader, OperatorMetrics(), self.now)
+        await sample(self.memory, FLEET, spec(), self._reader, OperatorMetrics(), self.now)
         block = self.memory.blocks.pop("chat", None)
         self._state, self.verdict = step(self._state, CONFIG, block, self.now, hold=self.hold)
         self.switches += self.verdict.switched
