@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
@@ -75,19 +75,36 @@ class HostPathSource(Model):
     )
 
 
+class ImageSource(Model):
+    """Weights in an image, or another artifact of a registry, mounted read-only at the path that `model` names.
+
+    Needs image volumes: Kubernetes 1.35 or newer (before it the feature gate ImageVolume), and a runtime that has them.
+    """
+
+    reference: Annotated[str, StringConstraints(pattern=r"^[^\s]+$", min_length=1, max_length=512)] = Field(
+        description="Image reference, such as registry.example.com/models/llama:1. Pull secrets are those of "
+        "pools.template.spec.imagePullSecrets."
+    )
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        None, description="When the kubelet pulls it. Default: Always with the tag latest, else IfNotPresent."
+    )
+
+
 class Source(Model):
     """Where model files come from; exactly one."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule(
-                "[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.hostPath)].filter(x, x).size() == 1",
-                "write exactly one of huggingFace, persistentVolumeClaim and hostPath",
+                "[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.image), has(self.hostPath)]"
+                ".filter(x, x).size() == 1",
+                "write exactly one of huggingFace, persistentVolumeClaim, image and hostPath",
             )
         )
     )
     hugging_face: HuggingFaceSource | None = None
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    image: ImageSource | None = None
     host_path: HostPathSource | None = None
 
 

@@ -19,11 +19,34 @@ class Strategy(StrEnum):
 
 
 class Accelerator(Model):
-    """The extended resource that an engine pod asks for."""
+    """The extended resource that an engine pod asks for, and what is known of it."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "self.resource != '' || (!has(self.product) && !has(self.memory))",
+                "engines on CPUs have no accelerator to plan for: remove product and memory; their KV cache is what "
+                "engine.env VLLM_CPU_KVCACHE_SPACE says",
+            )
+        )
+    )
     resource: Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+/[A-Za-z0-9._-]+)?$", max_length=253)] = Field(
         "nvidia.com/gpu",
         description="Resource name; an empty text asks for none (CPU engines). Count: the parallelism's product.",
+    )
+    product: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=63)] | (
+        None
+    ) = Field(
+        None,
+        description="Which one it is, such as H100-80GB, or a value of the node label nvidia.com/gpu.product: for the "
+        "KV plan. Default: that label in template.spec.nodeSelector. It places no pod.",
+    )
+    memory: (
+        Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}(\.[0-9]{1,2})?(Gi|Mi|G|M)$", max_length=16)] | None
+    ) = Field(
+        None,
+        description="Memory of one as the engine sees it, such as 79.1Gi: for the KV plan, where the product is not in "
+        "the table or has another.",
     )
 
 
@@ -113,7 +136,13 @@ class Pools(Model):
             ),
             _only_split("replicas", "has(self.replicas)", _NOT_SCALED),
             _only_split("minBaseline", "has(self.minBaseline)", _NOT_SCALED),
-            _only_split("accelerator", "self.accelerator.resource != 'nvidia.com/gpu'", _NOT_STARTED),
+            _only_split(
+                "accelerator",
+                "self.accelerator.resource != 'nvidia.com/gpu' || has(self.accelerator.product) || "
+                "has(self.accelerator.memory)",
+                _NOT_STARTED,
+            ),
+            _only_split("sequenceTokens", "has(self.sequenceTokens)", _NOT_STARTED),
             _only_split("storage", "has(self.storage)", _NOT_STARTED),
             _only_split("template", "has(self.template)", _NOT_STARTED),
         )
@@ -128,6 +157,14 @@ class Pools(Model):
         None, ge=1, le=999, description="Replicas without speculation. Default: half of replicas, rounded down."
     )
     accelerator: Accelerator = Field(default_factory=Accelerator)
+    sequence_tokens: int | None = Field(
+        None,
+        ge=1,
+        le=16_777_216,
+        description="Tokens of a usual sequence, prompt and answer, that the KV plan counts sequences by. Where the "
+        "plan is known the routers then let no more through than it has room for. Default: the longest that is served, "
+        "and the routers' limits stay at what the engines run at once.",
+    )
     storage: Storage = Field(default_factory=Storage)
     template: dict[str, Any] = Field(
         default_factory=dict,

@@ -133,6 +133,35 @@ class PreflightStatus(Model):
     at: str = Field(description="When, RFC 3339.")
 
 
+class PlanStatus(Model):
+    """What pods have room for, as far as it is known; figures of pools are of one pod, by the pool's name."""
+
+    kv_bytes_per_token: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Bytes of KV cache that one token takes in the target and its draft, in all layers together."
+    )
+    sequence_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Tokens of the sequences that are counted: pools.sequenceTokens, else the longest served."
+    )
+    sequences: Annotated[dict[str, int], Field(max_length=4)] = Field(
+        default_factory=dict, description="Such sequences that a pod has KV cache for."
+    )
+    kv_tokens: Annotated[dict[str, int], Field(max_length=4)] = Field(
+        default_factory=dict, description="Tokens in KV cache, as the engine counts them: blocks times their size."
+    )
+    reported_kv_tokens: Annotated[dict[str, int], Field(max_length=4)] = Field(
+        default_factory=dict, description="The same as a running pod reports it; of several pods the least."
+    )
+    draft_cost_percent: Percent | None = Field(
+        None, description="Share of the sequences that the draft takes from a pod."
+    )
+    second_pool_accelerators: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Accelerators of the pool without speculation."
+    )
+    message: Annotated[str, Field(max_length=512)] | None = Field(
+        None, description="What of the plan a running pod contradicts."
+    )
+
+
 class SpecDeploymentStatus(Model):
     """The observed state."""
 
@@ -145,6 +174,7 @@ class SpecDeploymentStatus(Model):
     preflight: PreflightStatus | None = Field(
         None, description="Whether the draft fits the target; absent where there is nothing to compare, and until then."
     )
+    plan: PlanStatus | None = Field(None, description="The KV plan; absent where nothing of it is known.")
     endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")
     summary: Summary | None = None
     attribution: Literal["Router", "Engine", "Deployment"] | None = Field(

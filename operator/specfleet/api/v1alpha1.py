@@ -28,6 +28,7 @@ from specfleet.api.models import (
     DraftMode,
     HostPathSource,
     HuggingFaceSource,
+    ImageSource,
     NgramOptions,
     Parallelism,
     PersistentVolumeClaimSource,
@@ -67,6 +68,7 @@ __all__ = [
     "HeaderMatch",
     "HostPathSource",
     "HuggingFaceSource",
+    "ImageSource",
     "Initial",
     "KeySelector",
     "Metadata",
@@ -125,7 +127,7 @@ _EXTERNAL_RULES = (
     Rule(
         f"{_EXTERNAL} || !has(self.target) || !self.target.model.startsWith('/') || "
         "(has(self.target.source) && !has(self.target.source.huggingFace))",
-        "an absolute path needs a volume source: write source.persistentVolumeClaim or source.hostPath, "
+        "an absolute path needs a volume source: write source.persistentVolumeClaim, source.image or source.hostPath, "
         "or a model id owner/name",
         ".target.model",
     ),
@@ -149,8 +151,8 @@ _EXTERNAL_RULES = (
     Rule(
         f"{_DRAFTS} || self.drafts.all(d, !has(d.model) || !d.model.startsWith('/') || has(d.source) || "
         f"({_TARGET_VOLUME} && d.model.startsWith(self.target.model + '/')))",
-        "a draft model at an absolute path needs a volume: write drafts[0].source.persistentVolumeClaim or "
-        "drafts[0].source.hostPath, or a path inside the target's volume",
+        "a draft model at an absolute path needs a volume: write drafts[0].source.persistentVolumeClaim, "
+        "drafts[0].source.image or drafts[0].source.hostPath, or a path inside the target's volume",
         ".drafts",
     ),
     Rule(

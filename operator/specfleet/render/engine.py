@@ -119,6 +119,9 @@ def _model_volume(name: str, source: Source | None) -> list[Manifest]:
     if source is not None and source.persistent_volume_claim is not None:
         claim = source.persistent_volume_claim.claim_name
         return [{"name": name, "persistentVolumeClaim": {"claimName": claim}}]
+    if source is not None and source.image is not None:
+        image = source.image.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return [{"name": name, "image": image}]
     if source is not None and source.host_path is not None:
         return [{"name": name, "hostPath": {"path": source.host_path.path, "type": "Directory"}}]
     return []

@@ -10,6 +10,7 @@ from specfleet.api.offline import parse
 from specfleet.api.policy import Enforcement, Initial
 from specfleet.api.v1alpha1 import External, MetricsSource, RouteMatch, SpecDeployment, Speculation
 from specfleet.engines.registry import engine_module
+from specfleet.engines.release import is_image_reference
 from specfleet.render.template_rules import template_findings
 from specfleet.settings import OperatorSettings
 
@@ -55,6 +56,13 @@ def _source_findings(deployment: SpecDeployment, settings: OperatorSettings) -> 
                     f"{path}.model",
                     f"a volume cannot be mounted at {model}: write a directory of its own, such as /models/target",
                 )
+        if source is not None and source.image is not None and not is_image_reference(source.image.reference):
+            yield error(
+                FindingReason.INVALID_VALUE,
+                f"{path}.source.image.reference",
+                "expected an image reference such as registry.example.com/models/llama:1, without a scheme and with "
+                f"the repository in lower case, found {source.image.reference!r}",
+            )
         if source is not None and source.host_path is not None and not settings.allow_host_path:
             yield error(
                 FindingReason.HOST_PATH_NOT_ALLOWED,
