@@ -1,4 +1,4 @@
-"""SGLang: flags of its server and names of its speculative algorithms."""
+"""SGLang: flags of its server, names of its speculative algorithms, architectures and quantisation methods."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ _SERVER = "sglang/srt/server_args.py"
 _GROUPS = "sglang/srt/arg_groups/"
 _ALGORITHMS = "sglang/srt/speculative/spec_info.py"
 _ALIAS = "NEXTN"
+_MODELS = "sglang/srt/models/"
+_ENTRY = "EntryClass"
+_QUANTIZATION = "sglang/srt/layers/quantization/__init__.py"
+_METHODS = "QUANTIZATION_METHODS"
 
 
 def read(sources: Sources) -> Facts:
@@ -33,8 +37,13 @@ def read(sources: Sources) -> Facts:
     names = [_SERVER, *(name for name in sources.names(_GROUPS) if name.endswith(".py"))]
     texts = [text for name in names if (text := sources.text(name)) is not None]
     module = Module.parse(texts)
-    facts: Facts = {"flags": set(_flags(module)), "methods": set(_methods(module, sources, texts))}
-    if not facts["flags"] or not facts["methods"]:
+    facts: Facts = {
+        "flags": set(_flags(module)),
+        "methods": set(_methods(module, sources, texts)),
+        "architectures": {(name, "") for name in _architectures(sources)},
+        "quantizations": {(name, "") for name in _quantizations(ast.parse(sources.text(_QUANTIZATION) or ""))},
+    }
+    if not all(facts.values()):
         raise ValueError(f"{sources.wheel.file} is built in a way that the reader does not know")
     return facts
 
@@ -125,3 +134,29 @@ def _methods(module: Module, sources: Sources, texts: list[str]) -> Iterator[tup
             yield node.targets[0].id, ""
     if any(f'"{_ALIAS}"' in text for text in texts):
         yield _ALIAS, ""
+
+
+def _architectures(sources: Sources) -> Iterator[str]:
+    """Classes that model files hand to the registry: `EntryClass = [LlamaForCausalLM, ...]`; their names are it."""
+    for name in sources.names(_MODELS):
+        text = (sources.text(name) or "").removeprefix("\ufeff") if name.endswith(".py") else ""
+        for node in ast.parse(text).body if _ENTRY in text else ():
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and target.id == _ENTRY and value is not None:
+                yield from (part.id for part in ast.walk(value) if isinstance(part, ast.Name))
+
+
+def _quantizations(tree: ast.Module) -> Iterator[str]:
+    """Keys of the tables of methods, those of other platforms and of vLLM's kernels too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target: ast.expr = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            tables = [node.value] if isinstance(target, ast.Name) and target.id.endswith(_METHODS) else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(f"{_METHODS}.update"):
+            tables = list(node.args)
+        else:
+            continue
+        for table in tables:
+            if isinstance(table, ast.Dict):
+                yield from (str(key.value) for key in table.keys if isinstance(key, ast.Constant))

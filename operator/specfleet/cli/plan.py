@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from specfleet.api.findings import errors
-from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.api.v1alpha1 import EngineType, SpecDeployment
 from specfleet.cli.documents import display_name, read_documents
 from specfleet.cli.validate import SettingsOption, settings_or_end, text_or_end
 from specfleet.preflight.bounded import FileProblem, parse_object
@@ -22,8 +22,17 @@ from specfleet.preflight.reading import read_model
 from specfleet.preflight.request import ModelRef
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
+from specfleet.sizing import sglang
 from specfleet.sizing.accelerators import GIB, Accelerator, accelerator
-from specfleet.sizing.answer import PRODUCT_LABEL, answer, draft_shape, product_of, question
+from specfleet.sizing.answer import (
+    PRODUCT_LABEL,
+    Question,
+    accelerator_of,
+    answer,
+    cpu_cache,
+    draft_shape,
+    question,
+)
 from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
 from specfleet.sizing.live import Comparison, compare, read_cache_config
 from specfleet.sizing.plan import FleetPlan
@@ -36,7 +45,7 @@ from specfleet.sizing.started import Told, check_engine, uncounted
 _DRAFTING = "vllm:spec_decode_num_drafts"
 _NO_ACCELERATOR = (
     "which accelerator the pods get is not written: give --accelerator, for instance H100-80GB, or --memory, for "
-    f"instance 80Gi, or a nodeSelector {PRODUCT_LABEL} in pools.template"
+    f"instance 80Gi, or write pools.accelerator.product or memory, or a nodeSelector {PRODUCT_LABEL} in pools.template"
 )
 
 
@@ -154,13 +163,20 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
     questioned = question(deployment, where.memory_bytes)
     told = Told(
         memory_bytes=where.memory_bytes or None,
-        cpu_cache=next((one.value for one in spec.engine.env if one.name == "VLLM_CPU_KVCACHE_SPACE"), None),
+        cpu_cache=cpu_cache(deployment),
         context=asked.context,
         utilisation=asked.utilisation,
         overhead_bytes=bytes_of(asked.overhead) if asked.overhead is not None else None,
     )
     target = _target(deployment, asked)
-    found = answer(questioned, target, _draft(deployment, target, asked), told)
+    found = answer(
+        questioned,
+        target,
+        _draft(deployment, target, asked),
+        told,
+        baseline_replicas=spec.pools.baseline_replicas,
+        speculative_replicas=spec.pools.speculative_replicas,
+    )
     planned = Planned(
         name=name,
         engine=f"{spec.engine.type} {questioned.release}",
@@ -172,9 +188,15 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
         where=where.name,
         serving=found.serving,
         plan=found.plan,
-        notes=(*notes_of(found.target, found.draft, found.serving), *uncounted(questioned.arguments)),
+        notes=(*notes_of(found.target, found.draft, found.serving), *_uncounted(questioned)),
     )
     return planned if asked.metrics is None else replace(planned, live=_compared(found.plan, asked.metrics))
+
+
+def _uncounted(asked: Question) -> tuple[str, ...]:
+    if asked.engine == EngineType.SGLANG:
+        return sglang.uncounted(asked.flags)
+    return uncounted(asked.arguments)
 
 
 def _compared(plan: FleetPlan, page: Path) -> Comparison:
@@ -192,10 +214,10 @@ def _accelerator(deployment: SpecDeployment, asked: _Asked) -> Accelerator:
     pools = deployment.spec.pools
     if not pools.accelerator.resource:
         return Accelerator("CPU", 0)
-    product = product_of(deployment)
-    if product is None:
+    found = accelerator_of(deployment)
+    if found is None:
         raise SizingProblem(_NO_ACCELERATOR)
-    return accelerator(product)
+    return found
 
 
 def _target(deployment: SpecDeployment, asked: _Asked) -> ModelShape:

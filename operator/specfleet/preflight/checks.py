@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from specfleet.api.v1alpha1 import DraftMode, EngineType
-from specfleet.engines.facts import EngineFactTable, engine_facts
+from specfleet.engines.facts import DATA_FILES, EngineFactTable, engine_facts
 from specfleet.engines.release import Minor
+from specfleet.engines.sglang_tables import table as sglang_table
 from specfleet.preflight.bounded import shown
 from specfleet.preflight.heads import head_findings
 from specfleet.preflight.lengths import length_findings
@@ -19,7 +20,7 @@ from specfleet.preflight.vocabulary import tokenizer_findings
 
 _NUMBER_FORMATS = ("auto", "half", "float16", "float", "float32", "bfloat16")
 _ALIASES = {"auto-round": "inc"}
-"""Methods of checkpoints that vLLM reads by another name (inc.py, override_quantization_method)."""
+"""Methods of checkpoints that newer vLLM reads by another name (inc.py, override_quantization_method)."""
 EQUAL_VOCABULARY = Minor(0, 15)
 """From here on vLLM refuses a draft model whose `vocab_size` is another than the target's."""
 REFUSES_MIN_P = Minor(0, 14)
@@ -101,16 +102,18 @@ def _eagle3_target(
 
 
 def _facts(request: PreflightRequest) -> tuple[EngineFactTable, Version]:
-    """What the sources of a vLLM release say; of a release that was not read, those of the newest."""
-    facts = engine_facts(EngineType.VLLM)
+    """What the sources of a release say; of one that was not read, those of the nearest before it or the newest."""
+    facts = engine_facts(request.engine)
+    if request.engine is EngineType.SGLANG:
+        return facts, sglang_table().nearest(Version(request.release))
     return facts, facts.newest_of(request.minor) or facts.releases[-1]
 
 
 def _architecture(
     request: PreflightRequest, fields: Fields, architectures: tuple[str, ...]
 ) -> Iterator[PreflightFinding]:
-    """vLLM may run what it has no class for by Transformers, or by a plug-in; so this refuses nothing."""
-    if request.engine is not EngineType.VLLM:
+    """An engine may run what it has no class for by Transformers, or by a plug-in; so this refuses nothing."""
+    if request.engine not in DATA_FILES:
         return
     facts, release = _facts(request)
     known = facts.names("architectures", release)
@@ -118,15 +121,16 @@ def _architecture(
         yield PreflightFinding(
             Check.ARCHITECTURE,
             Level.WARNING,
-            f"vLLM {release} has no class of its own for {', '.join(shown(one) for one in architectures[:3])} of the "
-            f"{fields.model}: whether it runs rests on Transformers or a plug-in",
+            f"{request.engine} {release} has no class of its own for "
+            f"{', '.join(shown(one) for one in architectures[:3])} of the {fields.model}: "
+            "whether it runs rests on Transformers or a plug-in",
         )
 
 
 def _quantization(request: PreflightRequest, fields: Fields) -> Iterator[PreflightFinding]:
     config = fields.part("quantization_config")
     method = config.get("quant_method")
-    if not isinstance(method, str) or request.engine is not EngineType.VLLM:
+    if not isinstance(method, str) or request.engine not in DATA_FILES:
         return
     facts, release = _facts(request)
     known = facts.names("quantizations", release)
@@ -135,7 +139,7 @@ def _quantization(request: PreflightRequest, fields: Fields) -> Iterator[Preflig
         yield PreflightFinding(
             Check.NUMBER_FORMAT,
             Level.ERROR,
-            f"the {fields.model} is quantised by {shown(method)}, and vLLM {release} knows "
+            f"the {fields.model} is quantised by {shown(method)}, and {request.engine} {release} knows "
             f"{', '.join(sorted(known))}: take one of those; with a plug-in for it in the image, write preflight: Warn",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from specfleet.api.v1alpha1 import DraftMode
@@ -171,4 +171,5 @@ def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, st
     found = judge(request, target, draft)
     if request.room is None:
         return found
-    return Verdict.of([*found.findings, *room_findings(request.room, target, draft)])
+    said, figures = room_findings(request.room, target, draft)
+    return replace(Verdict.of([*found.findings, *said]), plan=figures)

@@ -13,6 +13,7 @@ from packaging.version import Version
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
 from specfleet.engines.release import Minor, parse_version, tag_version
 from specfleet.sizing.answer import Question, known_memory, question
+from specfleet.sizing.started import PLANNED_ENGINES
 
 REQUEST_VARIABLE = "SPECFLEET_PREFLIGHT"
 CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
@@ -123,9 +124,9 @@ def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
 
 
 def _room(deployment: SpecDeployment) -> Question | None:
-    """What to ask of the KV cache: only where nodes are selected by an accelerator that is known, and of vLLM."""
+    """What to ask of the KV cache: only where it is written what the pods get, and of engines that the plan knows."""
     memory = known_memory(deployment)
-    if memory is None or deployment.spec.engine.type is not EngineType.VLLM:
+    if memory is None or deployment.spec.engine.type not in PLANNED_ENGINES:
         return None
     return question(deployment, memory)
 

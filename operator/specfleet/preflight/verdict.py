@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
+
+from specfleet.sizing.figures import PlanFigures, read_figures
 
 MOST_MESSAGE_BYTES = 4000
 """The kubelet keeps 4,096 bytes of a termination message."""
@@ -62,9 +64,10 @@ class PreflightFinding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings, the worst first."""
+    """All findings, the worst first, and the KV plan where there is one."""
 
     findings: tuple[PreflightFinding, ...] = ()
+    plan: PlanFigures | None = None
 
     @classmethod
     def of(cls, findings: list[PreflightFinding]) -> Verdict:
@@ -101,8 +104,9 @@ class Verdict:
         findings = [
             [one.check.value, one.level.value, one.message[:MOST_SENTENCE]] for one in self.findings[:_MOST_FINDINGS]
         ]
+        plan = {} if self.plan is None else {"plan": self.plan.as_dict()}
         while True:
-            text = json.dumps({"specfleetPreflight": _FORMAT, "findings": findings}, separators=(",", ":"))
+            text = json.dumps({"specfleetPreflight": _FORMAT, **plan, "findings": findings}, separators=(",", ":"))
             if len(text) <= MOST_MESSAGE_BYTES:
                 return text
             findings.pop()
@@ -133,7 +137,7 @@ def decode(text: str | None) -> Verdict | None:
         except ValueError:
             return None
         findings.append(finding)
-    return Verdict.of(findings)
+    return replace(Verdict.of(findings), plan=read_figures(document.get("plan")))
 
 
 def _plain(text: str) -> str:

@@ -52,5 +52,5 @@ def accelerator(name: str) -> Accelerator:
     meant = f", did you mean {' or '.join(near)}?" if near else ""
     raise SizingProblem(
         f"accelerator {shown(name)} is not in the table ({', '.join(known)}){meant}: name one of these, or give the "
-        "memory that the engine sees, for instance --memory 80Gi"
+        "memory that the engine sees: --memory 80Gi, or pools.accelerator.memory"
     )

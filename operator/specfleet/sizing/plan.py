@@ -34,6 +34,8 @@ class Serving:
         kv_bytes: of a KV element.
         kv_memory_bytes: KV cache on one accelerator where the engine is told it outright; None otherwise.
         kv_blocks: where the engine is told those.
+        most_kv_tokens: above which the engine does not go, whatever fits; None without such a limit.
+        refuses_longest: whether the engine does not start where no sequence of the longest length fits.
     """
 
     memory_bytes: int
@@ -49,6 +51,8 @@ class Serving:
     data: int = 1
     kv_memory_bytes: int | None = None
     kv_blocks: int | None = None
+    most_kv_tokens: int | None = None
+    refuses_longest: bool = True
 
     @property
     def accelerators(self) -> int:
@@ -236,7 +240,10 @@ def _kv_memory(serving: Serving, weight_bytes: int, laid: Layout) -> int:
         return serving.kv_blocks * laid.block_bytes
     if serving.kv_memory_bytes is not None:
         return serving.kv_memory_bytes
-    return int(serving.utilisation * serving.memory_bytes) - serving.overhead_bytes - weight_bytes
+    found = int(serving.utilisation * serving.memory_bytes) - serving.overhead_bytes - weight_bytes
+    if serving.most_kv_tokens is not None and laid.block_bytes is not None:
+        found = min(found, serving.most_kv_tokens // laid.size * laid.block_bytes)
+    return found
 
 
 def _findings(without: PoolRoom, with_draft: PoolRoom, serving: Serving, lost: float) -> list[Finding]:

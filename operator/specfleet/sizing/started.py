@@ -73,11 +73,16 @@ class Told:
     overhead_bytes: int | None = None
 
 
+PLANNED_ENGINES = (EngineType.VLLM, EngineType.SGLANG)
+
+
 def check_engine(engine: EngineType) -> None:
     """Raises SizingProblem where how the engine divides its memory is not known."""
-    if engine is not EngineType.VLLM:
+    if engine not in PLANNED_ENGINES:
         raise SizingProblem(
-            f"how {engine} divides its memory is not known to this plan: it knows vLLM. Start a pod and read its log"
+            f"how {engine} divides its memory is not known to this plan (kv_cache_config.free_gpu_memory_fraction is a "
+            "share of what its own weights, graphs and workspaces leave): it knows vLLM and SGLang. Start a pod and "
+            "read its log"
         )
 
 
@@ -100,8 +105,14 @@ def serving_of(
                 f"engine.args[{name}] changes what is kept where, which this plan does not know: remove it to plan, "
                 "and compare with the running pod"
             )
-    served = _whole(flags, "max-model-len") or target.max_positions
+    fits_itself = flags.get("max-model-len") in ("auto", "-1")
+    served = whole(flags, "max-model-len") or (None if fits_itself else target.max_positions)
     context = told.context or served
+    if fits_itself and context is None:
+        raise SizingProblem(
+            "with max-model-len auto the engine serves as long sequences as fit: write pools.sequenceTokens, or give "
+            "--context, to plan"
+        )
     if context is None:
         raise SizingProblem(
             "neither max-model-len nor the target's config.json says how long sequences are: give --context"
@@ -115,21 +126,21 @@ def serving_of(
     on_cpu = told.memory_bytes is None
     return Serving(
         memory_bytes=told.memory_bytes or 0,
-        utilisation=told.utilisation or _share(flags, "gpu-memory-utilization") or default,
+        utilisation=told.utilisation or share(flags, "gpu-memory-utilization") or default,
         overhead_bytes=OVERHEAD_BYTES if told.overhead_bytes is None else told.overhead_bytes,
         context=context,
         longest=served,
         max_sequences=max_sequences,
         kv_bytes=kv_bytes(flags.get("kv-cache-dtype"), target),
         blocks=Blocks(
-            size=_whole(flags, "block-size") or (128 if on_cpu and target.latent is None else 16),
+            size=whole(flags, "block-size") or (128 if on_cpu and target.latent is None else 16),
             grouped="disable-hybrid-kv-cache-manager" not in flags,
         ),
         tensor=parallel.tensor,
         pipeline=parallel.pipeline,
         data=parallel.data,
         kv_memory_bytes=_kv_memory(flags, told),
-        kv_blocks=_whole(flags, "num-gpu-blocks-override"),
+        kv_blocks=whole(flags, "num-gpu-blocks-override"),
     )
 
 
@@ -209,7 +220,8 @@ def draft_tensor(config: Mapping[str, Any] | None, tensor: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else tensor
 
 
-def _whole(flags: Mapping[str, str | None], name: str) -> int | None:
+def whole(flags: Mapping[str, str | None], name: str) -> int | None:
+    """A flag that holds a whole number; None where it is not given, or left to the engine. Raises SizingProblem."""
     text = flags.get(name)
     if text is None or text in ("auto", "-1"):
         return None
@@ -219,7 +231,8 @@ def _whole(flags: Mapping[str, str | None], name: str) -> int | None:
     return value
 
 
-def _share(flags: Mapping[str, str | None], name: str) -> float | None:
+def share(flags: Mapping[str, str | None], name: str) -> float | None:
+    """A flag that holds a share, above 0 and up to 1; None where it is not given. Raises SizingProblem."""
     text = flags.get(name)
     if text is None:
         return None

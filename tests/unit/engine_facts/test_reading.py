@@ -119,6 +119,15 @@ class _Ranges(BaseHTTPRequestHandler):
         """Keeps the test's output clean."""
 
 
+QUANTIZATION = """
+BASE_QUANTIZATION_METHODS: Dict[str, Type] = {"fp8": Fp8Config}
+if is_cuda():
+    BASE_QUANTIZATION_METHODS.update({"mxfp4": Mxfp4Config})
+VLLM_QUANTIZATION_METHODS = {"aqlm": AQLMConfig}
+QUANTIZATION_METHODS = {**BASE_QUANTIZATION_METHODS, **VLLM_QUANTIZATION_METHODS}
+"""
+
+
 def wheel_of(tmp_path: Path, texts: dict[str, str]) -> bytes:
     """A wheel with these files behind a library of several blocks that nobody needs."""
     path = tmp_path / "made.whl"
@@ -175,7 +184,13 @@ def test_vllm_is_read_from_its_source(server: ThreadingHTTPServer, tmp_path: Pat
 
 
 def test_sglang_is_read_from_its_source(server: ThreadingHTTPServer, tmp_path: Path) -> None:
-    content = {"sglang/srt/server_args.py": SERVER_ARGS, "sglang/srt/speculative/spec_info.py": ALGORITHMS}
+    content = {
+        "sglang/srt/server_args.py": SERVER_ARGS,
+        "sglang/srt/speculative/spec_info.py": ALGORITHMS,
+        "sglang/srt/models/llama.py": "\ufeffEntryClass = [LlamaForCausalLM, LlamaForClassification]\n",
+        "sglang/srt/models/phi3.py": "EntryClass = Phi3ForCausalLM\n",
+        "sglang/srt/layers/quantization/__init__.py": QUANTIZATION,
+    }
     facts = sglang.read(sources(server, wheel_of(tmp_path, content)))
 
     assert facts["flags"] == {
@@ -187,6 +202,8 @@ def test_sglang_is_read_from_its_source(server: ThreadingHTTPServer, tmp_path: P
         ("--config", "value"),
     }
     assert facts["methods"] == {("EAGLE", ""), ("NGRAM", ""), ("NEXTN", "")}
+    assert facts["architectures"] == {("LlamaForCausalLM", ""), ("LlamaForClassification", ""), ("Phi3ForCausalLM", "")}
+    assert facts["quantizations"] == {("fp8", ""), ("aqlm", ""), ("mxfp4", "")}
 
 
 def test_a_wheel_of_another_build_is_refused(server: ThreadingHTTPServer, tmp_path: Path) -> None:

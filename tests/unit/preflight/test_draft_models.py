@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,15 +142,45 @@ def test_quantisation_by_release(tmp_path: Path, release: str, method: str, outc
     found = verdict(tmp_path, request(release=release))
     assert found.outcome is outcome
     assert outcome is Outcome.PASSED or f'quantised by "{method}"' in found.message
-    sglang = request(engine=EngineType.SGLANG, release="0.5.20")
-    assert verdict(tmp_path, sglang).outcome is Outcome.PASSED
 
 
-def test_an_architecture_without_a_class_of_its_own_is_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "method", "outcome"),
+    [
+        ("0.5.4", "bitsandbytes", Outcome.PASSED),
+        ("0.5.6", "bitsandbytes", Outcome.FAILED),
+        ("0.5.20", "bitsandbytes", Outcome.PASSED),
+        ("0.5.23", "compressed-tensors", Outcome.PASSED),
+        ("0.5.23", "fbgemm_fp8", Outcome.FAILED),
+        ("0.5.99", "my-own", Outcome.FAILED),
+    ],
+)
+def test_quantisation_by_release_of_sglang(tmp_path: Path, release: str, method: str, outcome: Outcome) -> None:
+    _pair(tmp_path, target={"quantization_config": {"quant_method": method}})
+    found = verdict(tmp_path, request(engine=EngineType.SGLANG, release=release))
+    assert found.outcome is outcome
+    assert (
+        outcome is Outcome.PASSED
+        or f'quantised by "{method}", and SGLang {release.replace("99", "23")} knows' in found.message
+    )
+
+
+@pytest.mark.parametrize("engine", [{}, {"engine": EngineType.SGLANG, "release": "0.5.20"}], ids=["vllm", "sglang"])
+def test_an_architecture_without_a_class_of_its_own_is_a_warning(tmp_path: Path, engine: dict[str, Any]) -> None:
     _pair(tmp_path, config={"architectures": ["NobodysForCausalLM"]})
-    found = verdict(tmp_path, request())
+    found = verdict(tmp_path, request(**engine))
     assert [(one.check, one.level) for one in found.findings] == [(Check.ARCHITECTURE, Level.WARNING)]
     assert '"NobodysForCausalLM" of the draft team/draft' in found.message
+
+
+def test_an_architecture_of_a_later_release_is_a_warning_before_it(tmp_path: Path) -> None:
+    """SGLang has ApertusForCausalLM from 0.5.3 on."""
+    _pair(tmp_path, target={"architectures": ["ApertusForCausalLM"]})
+    before, after = (
+        verdict(tmp_path, request(engine=EngineType.SGLANG, release=release)) for release in ("0.5.2", "0.5.3")
+    )
+    assert "SGLang 0.5.2 has no class of its own" in before.message
+    assert after.findings == ()
 
 
 def test_heads_given_as_a_whole_model(tmp_path: Path) -> None:

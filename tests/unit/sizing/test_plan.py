@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specfleet.api.findings import Severity
-from specfleet.api.v1alpha1 import DraftMode, EngineType
+from specfleet.api.v1alpha1 import DraftMode
 from specfleet.sizing.accelerators import GIB, accelerator, accelerators
 from specfleet.sizing.drafts import NO_DRAFT, DraftCost, draft_cost
 from specfleet.sizing.live import compare, read_cache_config
@@ -16,7 +16,6 @@ from specfleet.sizing.plan import FleetPlan, Serving, fleet_plan, pool_room
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape
-from specfleet.sizing.started import check_engine
 from tests.unit.sizing.models import DEEPSEEK_V3, EAGLE3_8B, GPT_OSS_20B, LLAMA_1B, LLAMA_8B, LLAMA_70B, MIXTRAL
 
 TARGET = ModelShape.from_config(LLAMA_8B)
@@ -214,9 +213,3 @@ def test_drafted_tokens_take_no_more_than_the_longest_that_is_served() -> None:
 
     assert ends_there.sequences == 337_040 // 2000
     assert goes_on.sequences == 337_040 // 2016
-
-
-def test_engines_whose_memory_is_not_known_are_refused() -> None:
-    check_engine(EngineType.VLLM)
-    with pytest.raises(SizingProblem, match="how SGLang divides its memory is not known"):
-        check_engine(EngineType.SGLANG)
