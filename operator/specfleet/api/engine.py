@@ -15,6 +15,7 @@ class EngineType(StrEnum):
 
     VLLM = "vLLM"
     SGLANG = "SGLang"
+    TENSORRTLLM = "TensorRTLLM"
 
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
@@ -79,6 +80,15 @@ class EnvVar(Model):
 class Engine(Model):
     """The serving engine, alike in both pools."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!has(self.config) || self.type == 'TensorRTLLM'",
+                "only TensorRT-LLM is configured by a file: write flags in engine.args, and remove config",
+                ".config",
+            )
+        )
+    )
     type: EngineType = Field(description="Serving engine.")
     version: (
         Annotated[str, StringConstraints(pattern=r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([-+.a-z0-9]*)?$", max_length=64)] | None
@@ -107,4 +117,9 @@ class Engine(Model):
         max_length=64,
         description="Environment of the engine container.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    config: Annotated[str, Field(max_length=32768)] | None = Field(
+        None,
+        description="TensorRT-LLM only: YAML text with keys of its configuration file, alike in both pools. Keys that "
+        "specfleet owns are refused, speculative_config among them.",
     )

@@ -10,6 +10,7 @@ LABEL_DEPLOYMENT = f"{GROUP}/deployment"
 LABEL_POOL = f"{GROUP}/pool"
 LABEL_PREFLIGHT = f"{GROUP}/preflight"
 ANNOTATION_BOOTSTRAP = f"{GROUP}/bootstrap"
+ANNOTATION_ENGINE_FILES = f"{GROUP}/engine-files"
 ANNOTATION_SCRAPE = "prometheus.io"
 ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
 
@@ -17,6 +18,11 @@ ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
 def pool_object(deployment: str, pool: str) -> str:
     """Name of the Deployment and the headless Service of one pool."""
     return f"{deployment}-{pool}"
+
+
+def files_object(deployment: str, pool: str) -> str:
+    """Name of the ConfigMap with the files that one pool's engines are started with."""
+    return f"{pool_object(deployment, pool)}-config"
 
 
 def router_object(deployment: str) -> str:

@@ -184,6 +184,12 @@ _EXTERNAL_RULES = (
     _only_split("engine.args", "has(self.engine.args)", _RUNNING),
     _only_split("engine.extraArgs", "has(self.engine.extraArgs)", _RUNNING),
     _only_split("engine.env", "has(self.engine.env)", _RUNNING),
+    Rule(
+        f"!({_EXTERNAL}) || self.engine.type != 'TensorRTLLM'",
+        "specfleet reads what External pools do of vLLM and SGLang only: write strategy: Split, and let it run "
+        "TensorRT-LLM's pods",
+        ".engine.type",
+    ),
     _only_split("target.source", "has(self.target) && has(self.target.source)", _RUNNING),
     _only_split(
         "target.parallelism",

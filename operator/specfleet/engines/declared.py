@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error
-from specfleet.api.v1alpha1 import Engine, SpecDeploymentSpec
+from specfleet.api.v1alpha1 import Engine, EngineType, SpecDeploymentSpec
 from specfleet.engines.protocol import EnvFact
 from specfleet.engines.release import agree, image_tag, is_image_reference, parse_version, tag_version
 
@@ -39,8 +39,8 @@ def declared_release(
             )
         ]
     tagged = tag_version(image) if image is not None else None
-    if tagged is not None and tagged.major > 0 and text is not None:
-        tagged = None  # a private image with a numbering of its own: no release of these engines begins with 1
+    if tagged is not None and tagged.major > 0 and text is not None and engine.type is not EngineType.TENSORRTLLM:
+        tagged = None  # a private image with a numbering of its own: no release of vLLM and SGLang begins with 1
     stated = parse_version(text) if text is not None else None
     if text is not None and (stated is None or vague(stated)):
         asked = f"{engine.type.value} changes with every release: write one in full" if in_full else "write a release"

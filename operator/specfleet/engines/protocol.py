@@ -19,6 +19,15 @@ class EnvFact:
 
 
 @dataclass(frozen=True)
+class FileFact:
+    """A file that the engine is started with: its name, the directory that it lies in, and what it holds."""
+
+    name: str
+    directory: str
+    text: str
+
+
+@dataclass(frozen=True)
 class ProbeFact:
     """An HTTP probe of the engine's port."""
 
@@ -50,6 +59,7 @@ class EngineFacts:
         refused_fields: request body members that the engine refuses under speculation.
         figures_per_request: whether answers carry their own acceptance figures.
         idle_seconds: how long a router may keep an unused connection; shorter than the engine keeps it.
+        files: what the engine reads as it starts; all in one directory, of which nothing else is read.
         route_label: the label by which the engine counts by route, where it takes one from the request.
     """
 
@@ -75,6 +85,7 @@ class EngineFacts:
     figures_per_request: bool
     idle_seconds: int = 30
     route_label: str | None = None
+    files: tuple[FileFact, ...] = ()
 
     @property
     def grace_seconds(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from specfleet.api.names import BASELINE_POOL, labels, pool_object, selector, service_account_object
 from specfleet.api.v1alpha1 import EnvVar, Source, SpecDeployment
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
+from specfleet.render.engine_files import files_annotations, files_mounts, files_volumes
 from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, metadata, soft_spread
 from specfleet.render.template import merge_pod_template
 
@@ -46,7 +47,7 @@ def _pod_template(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> 
     return {
         "metadata": {
             "labels": labels(deployment.name, "engine", pool),
-            "annotations": {DEFAULT_CONTAINER: CONTAINER},
+            "annotations": {DEFAULT_CONTAINER: CONTAINER, **files_annotations(facts)},
         },
         "spec": {
             "serviceAccountName": service_account_object(deployment.name),
@@ -57,7 +58,7 @@ def _pod_template(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> 
             "securityContext": security,
             "topologySpreadConstraints": soft_spread(match_labels),
             "containers": [_container(deployment, facts)],
-            "volumes": _volumes(deployment, facts),
+            "volumes": _volumes(deployment, facts) + files_volumes(deployment, pool, facts),
         },
     }
 
@@ -78,7 +79,7 @@ def _container(deployment: SpecDeployment, facts: EngineFacts) -> Manifest:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"sleep": {"seconds": facts.pre_stop_seconds}}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": _mounts(deployment, facts),
+        "volumeMounts": _mounts(deployment, facts) + files_mounts(facts),
     }
     resource = spec.pools.accelerator.resource
     if resource:

@@ -13,6 +13,7 @@ from specfleet.engines.registry import engine_module
 from specfleet.render.account import service_account
 from specfleet.render.disruption import pool_budget, router_budget
 from specfleet.render.engine import engine_deployment
+from specfleet.render.engine_files import files_config_map
 from specfleet.render.meta import Manifest, OwnerRef
 from specfleet.render.monitor import pod_monitor
 from specfleet.render.plan import router_plan
@@ -49,6 +50,7 @@ def render_all(
         service_account(deployment, owner),
         bootstrap_config_map(deployment, owner),
         routes_config_map(deployment, plan, owner),
+        *(files_config_map(deployment, pool, facts, owner) for pool, facts in pools.items() if facts.files),
         *(pool_service(deployment, pool, facts, owner) for pool, facts in pools.items()),
         endpoint_service(deployment, owner),
         *(pool_budget(deployment, pool, owner) for pool in pools),

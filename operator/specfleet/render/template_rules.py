@@ -17,6 +17,7 @@ from specfleet.render.engine import (
     SHARED_MEMORY_PATH,
     SHARED_MEMORY_VOLUME,
 )
+from specfleet.render.engine_files import FILES_VOLUME
 from specfleet.render.template import merge_keys
 from specfleet.settings import OperatorSettings
 
@@ -178,6 +179,8 @@ def _pod_findings(spec: Mapping[str, Any], deployment: SpecDeployment, facts: En
     ours = {MODEL_VOLUME, CACHE_VOLUME}
     if facts is not None and facts.draft_mount is not None:
         ours.add(DRAFT_VOLUME)
+    if facts is not None and facts.files:
+        ours.add(FILES_VOLUME)
     for index, volume in enumerate(spec.get("volumes") or []):
         place = f"{path}.volumes[{index}]"
         if volume["name"] in ours:
@@ -220,6 +223,7 @@ def _container_findings(
     owned = {SHARED_MEMORY_PATH, deployment.spec.rendered_target.model}
     if facts is not None:
         owned |= {path for path in (facts.cache_mount, facts.draft_mount) if path is not None}
+        owned |= {file.directory for file in facts.files}
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if str(mount["mountPath"]).rstrip("/") in owned:
             yield error(
