@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from specfleet.api.findings import FindingReason, errors
 from specfleet.api.v1alpha1 import SpecDeployment
@@ -23,6 +24,7 @@ from tests.testbed.api import vllm_python
 pytestmark = pytest.mark.engine
 
 RELEASE = Minor(0, 32)
+VERSION = Version("0.32.0")
 FOLDERS = [folder for folder in case_folders() if folder.parent.name == str(RELEASE)]
 SET_BY_THE_ENGINE = {"target_model_config", "target_parallel_config", "draft_model_config", "draft_parallel_config"}
 Document = dict[str, Any]
@@ -175,7 +177,7 @@ def test_the_engine_takes_every_key_and_value_of_the_speculative_config(answer: 
 def test_every_mode_of_the_release_is_among_the_fixtures() -> None:
     modes = {read_deployment(folder).spec.draft.mode for folder in FOLDERS}
 
-    assert modes == set(table().available(RELEASE))
+    assert modes == set(table().available(VERSION))
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -198,7 +200,7 @@ def test_the_table_has_the_flags_of_the_release(answer: Document) -> None:
 def test_the_facts_have_the_keys_of_the_release(answer: Document) -> None:
     facts = table().facts
 
-    assert set(answer["keys"]) - SET_BY_THE_ENGINE == facts.names("keys", table().read(RELEASE))
+    assert set(answer["keys"]) - SET_BY_THE_ENGINE == facts.names("keys", table().read(VERSION))
 
 
 def test_owned_flags_are_flags() -> None:
@@ -211,7 +213,7 @@ def test_owned_flags_are_flags() -> None:
 def test_a_spelling_is_read_as_the_engine_reads_it(answer: Document, word: str) -> None:
     index = len(COMMANDS) + list(SPELLINGS).index(word)
     result, destination = answer["commands"][index], SPELLINGS[word]
-    given = flags_of(RELEASE).given(word, "here")
+    given = flags_of(VERSION).given(word, "here")
 
     if destination is None:
         assert "error" in result

@@ -27,7 +27,7 @@ Releases = dict[Minor, set[Row]]
 
 def by_release(flags: tuple[Flag, ...], newest: Minor) -> Releases:
     """Spellings and arity of each release's flags, from the table."""
-    releases = [Minor(newest.major, minor) for minor in range(vllm_tables.OLDEST.minor, newest.minor + 1)]
+    releases = [Minor(newest.major, minor) for minor in range(vllm_tables.PARSERS_SINCE.minor, newest.minor + 1)]
     return {
         release: {
             (" ".join(flag.spellings), flag.arity.value)

@@ -45,8 +45,9 @@ def _documents_or_end(text: str | None) -> list[dict[str, Any]]:
     if text is None:
         return [_document(vllm, None), _sglang_document(sglang, None)]
     version = parse_version(text)
-    if version is not None and OLDEST <= Minor.of(version) <= NEWEST:
-        return [_document(vllm, Minor.of(version))]
+    parts = len(version.release) if version is not None else 0
+    if version is not None and OLDEST.release[:parts] <= version.release and Minor.of(version) <= NEWEST:
+        return [_document(vllm, vllm.read(version))]
     if version is not None and sglang.releases[0] <= version <= sglang.newest:
         return [_sglang_document(sglang, sglang.nearest(version))]
     what = f"{text} is not among the releases that are rendered" if version is not None else f"{text!r} is no release"
@@ -58,7 +59,7 @@ def _documents_or_end(text: str | None) -> list[dict[str, Any]]:
     raise typer.Exit(2)
 
 
-def _document(table: CapabilityTable, release: Minor | None) -> dict[str, Any]:
+def _document(table: CapabilityTable, release: Version | None) -> dict[str, Any]:
     modes = [mode for mode in table.modes if release is None or table.method(mode.mode, release) is not None]
     return {
         "engine": str(table.engine),
@@ -119,14 +120,14 @@ def _sglang_mode(table: SGLangTable, mode: SGLangMode, release: Version | None) 
     }
 
 
-def _bound(release: Minor | Version | None) -> str | None:
+def _bound(release: Version | None) -> str | None:
     return str(release) if release is not None else None
 
 
-def _mode(table: CapabilityTable, mode: Mode, release: Minor | None) -> dict[str, Any]:
+def _mode(table: CapabilityTable, mode: Mode, release: Version | None) -> dict[str, Any]:
     return {
         "mode": str(mode.mode),
-        "method": table.method(mode.mode, release or NEWEST) or mode.methods[0],
+        "method": table.method(mode.mode, release or table.facts.releases[-1]) or mode.methods[0],
         "releases": runs_text(table.having(mode.mode), table.facts.releases),
         "checkpoint": str(mode.checkpoint),
         "package": mode.package or None,

@@ -14,7 +14,6 @@ from packaging.version import Version
 
 from specfleet.api.v1alpha1 import DraftMode, EngineType
 from specfleet.engines.facts import EngineFactTable, engine_facts
-from specfleet.engines.release import Minor
 
 DATA_FILES: Mapping[EngineType, str] = {EngineType.VLLM: "vllm_modes.yaml"}
 
@@ -29,13 +28,16 @@ class Checkpoint(StrEnum):
 
 @dataclass(frozen=True)
 class Span:
-    """Minor releases from `since` to `until`; None where there is no bound."""
+    """Releases from `since` to `until`; None where there is no bound. A bound such as 0.31 takes in all of 0.31."""
 
-    since: Minor | None = None
-    until: Minor | None = None
+    since: Version | None = None
+    until: Version | None = None
 
-    def __contains__(self, release: Minor) -> bool:
-        return (self.since is None or self.since <= release) and (self.until is None or release <= self.until)
+    def __contains__(self, release: Version) -> bool:
+        number = release.release
+        if self.until is not None and number[: len(self.until.release)] > self.until.release:
+            return False
+        return self.since is None or number[: len(self.since.release)] >= self.since.release
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,23 @@ class Unusable:
 
 
 @dataclass(frozen=True)
+class TargetList:
+    """Model types of targets that some releases take for a mode; of releases without a list any may do."""
+
+    releases: Span
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Mode:
     """One way to draft.
 
     Args:
         methods: the engine's names for it, the preferred first.
         unusable: releases that know the name and cannot do it.
+        unlisted: releases that do it, though their list of names lacks it.
+        first_engine: releases that do it on vLLM's V0 engine only.
+        targets: lists of targets whose own heads a release takes.
         package: what the image has to bring; "" for nothing.
         args: keys of the speculative config that it takes beside the common ones and those that specfleet sets.
         flags: flags of the engine that it cannot be combined with.
@@ -77,6 +90,9 @@ class Mode:
     mode: DraftMode
     methods: tuple[str, ...]
     unusable: tuple[Unusable, ...]
+    unlisted: Span | None
+    first_engine: Span | None
+    targets: tuple[TargetList, ...]
     checkpoint: Checkpoint
     package: str
     args: frozenset[str]
@@ -126,22 +142,23 @@ class CapabilityTable:
         """The row of a mode."""
         return self._by_mode[mode]
 
-    def read(self, release: Minor) -> Version:
-        """The newest release of a minor whose sources were read. Raises KeyError where none was."""
-        found = self.facts.newest_of(release)
-        if found is None:
-            raise KeyError(f"no facts about {self.engine} {release}")
-        return found
+    def read(self, release: Version) -> Version:
+        """The release whose facts hold: itself where its sources were read, else the nearest before it."""
+        return self.facts.nearest(release)
 
-    def method(self, mode: DraftMode, release: Minor) -> str | None:
+    def method(self, mode: DraftMode, release: Version) -> str | None:
         """The engine's name for a mode; None where the release cannot do it."""
         row = self.of(mode)
         if self.why_unusable(mode, release) is not None:
             return None
-        known = self.facts.names("methods", self.read(release))
+        known = self._names(row, self.read(release))
         return next((name for name in row.methods if name in known), None)
 
-    def why_unusable(self, mode: DraftMode, release: Minor) -> str | None:
+    def _names(self, row: Mode, release: Version) -> frozenset[str]:
+        unlisted = row.unlisted is not None and release in row.unlisted
+        return self.facts.names("methods", release) | (set(row.methods) if unlisted else set())
+
+    def why_unusable(self, mode: DraftMode, release: Version) -> str | None:
         """Why a release cannot do a mode whose name it takes; None where it can, or does not know the name."""
         return next((one.why for one in self.of(mode).unusable if release in one.releases), None)
 
@@ -150,15 +167,25 @@ class CapabilityTable:
         return tuple(release for release in self.facts.releases if self._usable(self.of(mode), release))
 
     def _usable(self, row: Mode, release: Version) -> bool:
-        if any(Minor.of(release) in one.releases for one in row.unusable):
+        if any(release in one.releases for one in row.unusable):
             return False
-        return bool(self.facts.names("methods", release) & set(row.methods))
+        return bool(self._names(row, release) & set(row.methods))
 
-    def available(self, release: Minor) -> tuple[DraftMode, ...]:
+    def on_first_engine(self, mode: DraftMode, release: Version) -> bool:
+        """Whether a release drafts so on vLLM's V0 engine only."""
+        span = self.of(mode).first_engine
+        return span is not None and release in span
+
+    def after(self, span: Span) -> Version | None:
+        """The first release that was read and is newer than all of a span; None where there is none."""
+        later = [one for one in self.facts.releases if span.until is not None and one not in Span(None, span.until)]
+        return later[0] if later else None
+
+    def available(self, release: Version) -> tuple[DraftMode, ...]:
         """The modes of a release."""
         return tuple(row.mode for row in self.modes if self.method(row.mode, release) is not None)
 
-    def args_of(self, mode: DraftMode, release: Minor) -> tuple[str, ...]:
+    def args_of(self, mode: DraftMode, release: Version) -> tuple[str, ...]:
         """Keys that drafts[].args may hold, in the order of their names."""
         offered = self.of(mode).args | self.common_args
         return tuple(sorted(offered & self.facts.names("keys", self.read(release))))
@@ -185,16 +212,17 @@ def parse_capabilities(engine: EngineType, document: Mapping[str, Any], facts: E
 
 def _span(row: Mapping[str, Any]) -> Span:
     since, until = row.get("since"), row.get("until")
-    return Span(Minor.parse(since) if since else None, Minor.parse(until) if until else None)
+    return Span(Version(since) if since else None, Version(until) if until else None)
 
 
 def _mode(row: Mapping[str, Any]) -> Mode:
     return Mode(
         mode=DraftMode(row["mode"]),
         methods=tuple(row["methods"]),
-        unusable=tuple(
-            Unusable(Span(Minor.parse(since), Minor.parse(until)), why) for since, until, why in row["unusable"]
-        ),
+        unusable=tuple(Unusable(Span(Version(since), Version(until)), why) for since, until, why in row["unusable"]),
+        unlisted=_span(row["unlisted"]) if "unlisted" in row else None,
+        first_engine=_span(row["firstEngine"]) if "firstEngine" in row else None,
+        targets=tuple(TargetList(_span(one), tuple(one["types"])) for one in row.get("targets", ())),
         checkpoint=Checkpoint(row["checkpoint"]),
         package=row.get("package", ""),
         args=frozenset(row["args"]),

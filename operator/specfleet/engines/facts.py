@@ -72,6 +72,15 @@ class EngineFactTable:
         found = [version for version in self.releases if Minor.of(version) == release]
         return found[-1] if found else None
 
+    def nearest(self, release: Version) -> Version:
+        """The release that was read whose facts hold: itself, else the newest one before it, at least the oldest.
+
+        A minor alone, such as 0.32, is its newest patch; a release candidate is the release.
+        """
+        parts = len(release.release)
+        before = [one for one in self.releases if one.release[:parts] <= release.release]
+        return before[-1] if before else self.releases[0]
+
     def names(self, section: str, release: Version) -> frozenset[str]:
         """Names in a section of one release."""
         return frozenset(fact.name for fact in self.of(section, release))

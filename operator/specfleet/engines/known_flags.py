@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from specfleet.api.v1alpha1 import EngineType
 from specfleet.engines import vllm_retired, vllm_tables
-from specfleet.engines.facts import EngineFactTable, Fact, engine_facts
+from specfleet.engines.facts import Fact, engine_facts
 from specfleet.engines.flags import Arity, Flag, FlagTable, Given, Unresolved
 from specfleet.engines.release import Minor
 
@@ -50,36 +50,23 @@ def known_flags(engine: EngineType, release: Version | None) -> KnownFlags:
     facts = engine_facts(engine)
     read = [one for one in facts.releases if release is None or one <= release]
     nearest = read[-1] if read else facts.releases[0]
-    others = tuple(_flag(fact, engine) for fact in facts.sections[_SECTION] if not fact.since <= nearest <= fact.until)
+    flag = vllm_tables.fact_flag if engine is EngineType.VLLM else _flag
+    others = tuple(flag(fact) for fact in facts.sections[_SECTION] if not fact.since <= nearest <= fact.until)
     if engine is EngineType.SGLANG:
-        return KnownFlags(str(release or nearest), _of_facts(facts, nearest, engine), others)
-    minor = Minor.of(release or nearest)
-    if minor >= vllm_tables.OLDEST:
-        current = vllm_tables.flags_of(minor)
-        return KnownFlags(str(minor), current, (*others, *vllm_retired.UNREAD))
+        flags = [_flag(fact) for fact in facts.of(_SECTION, nearest)]
+        return KnownFlags(str(release or nearest), FlagTable(flags, {}), others)
     if release is not None and release < facts.releases[0]:
         # Before the first release that was read: the spellings of its time are its own.
-        flags = (*(_flag(fact, engine) for fact in facts.of(_SECTION, nearest)), *vllm_retired.UNREAD)
+        flags = [*(flag(fact) for fact in facts.of(_SECTION, nearest)), *vllm_retired.UNREAD]
         return KnownFlags(str(release), FlagTable(flags, {}), others)
-    return KnownFlags(str(release), _of_facts(facts, nearest, engine), (*others, *vllm_retired.UNREAD))
+    shown = release or nearest
+    minor = Minor.of(shown)
+    current = vllm_tables.flags_of(shown)
+    name = str(minor if minor >= vllm_tables.PARSERS_SINCE else shown)
+    return KnownFlags(name, current, (*others, *vllm_retired.UNREAD))
 
 
-def _of_facts(facts: EngineFactTable, release: Version, engine: EngineType) -> FlagTable:
-    flags = [_flag(fact, engine) for fact in facts.of(_SECTION, release)]
-    long = {spelling for flag in flags for spelling in flag.spellings}
-    attached = {"-O": "--compilation-config"} if "-O" in long and "--compilation-config" in long else {}
-    return FlagTable(flags, attached)
-
-
-def _flag(fact: Fact, engine: EngineType) -> Flag:
-    """The facts do not tell one value from several; a flag that takes one is followed by one."""
-    spellings = tuple(fact.name.split())
+def _flag(fact: Fact) -> Flag:
+    """SGLang's: the facts do not tell one value from several; a flag that takes one is followed by one."""
     arity = _ARITY.get(fact.detail, Arity.MANY)
-    if engine is EngineType.VLLM and arity is Arity.MANY:
-        arity = _vllm_arities().get(spellings[0], Arity.ONE)
-    return Flag(spellings, arity, Minor.of(fact.since), Minor.of(fact.until))
-
-
-@lru_cache(maxsize=1)
-def _vllm_arities() -> dict[str, Arity]:
-    return {flag.spellings[0]: flag.arity for flag in vllm_tables.all_flags()}
+    return Flag(tuple(fact.name.split()), arity, Minor.of(fact.since), Minor.of(fact.until))

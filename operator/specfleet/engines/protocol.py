@@ -60,6 +60,8 @@ class EngineFacts:
         figures_per_request: whether answers carry their own acceptance figures.
         idle_seconds: how long a router may keep an unused connection; shorter than the engine keeps it.
         files: what the engine reads as it starts; all in one directory, of which nothing else is read.
+        drain: run in the container at a pod's end, for at most `pre_stop_seconds` and `shutdown_seconds`, where the
+            engine would end its requests; None where it waits for them itself.
         route_label: the label by which the engine counts by route, where it takes one from the request.
     """
 
@@ -86,6 +88,7 @@ class EngineFacts:
     idle_seconds: int = 30
     route_label: str | None = None
     files: tuple[FileFact, ...] = ()
+    drain: tuple[str, ...] | None = None
 
     @property
     def grace_seconds(self) -> int:

@@ -37,7 +37,7 @@ def page() -> str:
 
 
 def _engine(table: CapabilityTable) -> Iterator[str]:
-    newest = table.read(NEWEST)
+    newest = table.facts.releases[-1]
     yield f"## {table.engine}\n"
     yield (
         f"Facts of {table.facts.releases[0]} to {newest}; rendered: {OLDEST} to {NEWEST}, newer ones like {NEWEST}, "
@@ -50,7 +50,7 @@ def _engine(table: CapabilityTable) -> Iterator[str]:
         gaps = "".join(f"; {one.releases.since} to {one.releases.until} {one.why}" for one in mode.unusable)
         yield _row(
             f"`{mode.mode}`",
-            f"`{table.method(mode.mode, NEWEST) or mode.methods[0]}`",
+            f"`{table.method(mode.mode, newest) or mode.methods[0]}`",
             releases + gaps,
             _CHECKPOINTS[mode.checkpoint],
             mode.lookahead,
@@ -106,7 +106,7 @@ def _args(table: CapabilityTable) -> Iterator[str]:
     yield "| key | type in its source | releases | modes | changes answers |"
     yield "|---|---|---|---|---|"
     offered = {name for mode in table.modes for name in mode.args} | table.common_args
-    newest = table.read(NEWEST)
+    newest = table.facts.releases[-1]
     types = {fact.name: fact.detail for fact in table.facts.of("keys", newest)}
     for name in sorted(offered):
         having = tuple(one for one in table.facts.releases if name in table.facts.names("keys", one))
@@ -137,7 +137,7 @@ def _common(table: CapabilityTable) -> Iterator[str]:
 
 
 def _eagle3(table: CapabilityTable) -> Iterator[str]:
-    newest = table.read(NEWEST)
+    newest = table.facts.releases[-1]
     facts = table.facts.sections["eagle3Targets"]
     last = max(fact.until for fact in facts)
     listed = sorted(facts, key=lambda fact: (fact.since, fact.name))

@@ -8,13 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specfleet.api.v1alpha1 import EngineType
-from specfleet.engines.release import Minor, parse_version
-from specfleet.engines.vllm_tables import REFUSED_FIELDS
-
-# vLLM refuses under speculation with 400: from 0.14 to 0.16 these, from 0.17 on REFUSED_FIELDS, before 0.14 nothing.
-_REFUSED_SINCE = Minor(0, 14)
-_REFUSED_LESS_SINCE = Minor(0, 17)
-_REFUSED_ONCE = ("min_tokens", *REFUSED_FIELDS)
+from specfleet.engines.release import parse_version
+from specfleet.engines.vllm_tables import refused_fields
 
 # SGLang's /health makes the engine generate a token, so a busy one fails it. /ready came with this release; before it
 # the model list tells that the server answers, with 401 where the server wants a key.
@@ -47,7 +42,4 @@ def running_engine(kind: EngineType, release: str | None) -> RunningEngine:
         if version is not None and version.release >= _SGLANG_READY_SINCE:
             return RunningEngine("/ready", (), ())
         return RunningEngine("/v1/models", (401,), ())
-    refused: tuple[str, ...] = REFUSED_FIELDS
-    if version is not None and Minor.of(version) < _REFUSED_LESS_SINCE:
-        refused = _REFUSED_ONCE if Minor.of(version) >= _REFUSED_SINCE else ()
-    return RunningEngine("/health", (), refused)
+    return RunningEngine("/health", (), refused_fields(version))

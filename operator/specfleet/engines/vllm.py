@@ -9,21 +9,42 @@ from packaging.version import Version
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
+from specfleet.engines.drain import drain_command
 from specfleet.engines.flags import Given, Unresolved
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
 from specfleet.engines.release import Minor
-from specfleet.engines.vllm_arguments import env_findings, flag_findings, given_flags, sequences
-from specfleet.engines.vllm_drafts import draft_findings, speculative_config
-from specfleet.engines.vllm_tables import NEWEST, OLDEST, REFUSED_FIELDS
+from specfleet.engines.running import IDLE_SECONDS
+from specfleet.engines.vllm_arguments import GENERATION, env_findings, flag_findings, given_flags, sequences
+from specfleet.engines.vllm_drafts import draft_findings, speculative_config, table
+from specfleet.engines.vllm_tables import (
+    DRAINS_SINCE,
+    KEEP_ALIVE_SINCE,
+    NEWEST,
+    OLDEST,
+    PARSERS_SINCE,
+    has_figures,
+    knows_generations,
+    refused_fields,
+)
 
 PORT = 8000
 HEALTH_PATH = "/health"
 DEFAULT_MAX_SEQUENCES = 256
 KEEP_ALIVE_SECONDS = 120
+ROUTER_IDLE_SECONDS = 30
 PRE_STOP_SECONDS = 45
 SHUTDOWN_SECONDS = 300
 PUBLIC_IMAGE = "vllm/vllm-openai"
 STARTUP = ProbeFact(HEALTH_PATH, period_seconds=10, timeout_seconds=5, failure_threshold=180)
+
+
+DRAIN = drain_command(
+    port=PORT,
+    path="/metrics",
+    gauge="vllm:num_requests_(?:running|waiting)",
+    leave_seconds=PRE_STOP_SECONDS,
+    most_seconds=SHUTDOWN_SECONDS,
+)
 
 
 class VLLM:
@@ -33,13 +54,11 @@ class VLLM:
         """Everything in the object that this release of vLLM cannot do, in the order of the spec."""
         spec = deployment.spec
         version, found = _release(spec)
-        release = Minor.of(version) if version is not None else NEWEST
-        table_release = min(max(release, OLDEST), NEWEST)
-        known = version is not None and OLDEST <= release <= NEWEST
-        found += flag_findings(spec, table_release, known)
-        found += env_findings(spec)
-        found += _parallelism_findings(spec)
-        found += draft_findings(spec, table_release, _max_sequences(spec, table_release))
+        known = version is not None and version >= OLDEST and Minor.of(version) <= NEWEST
+        release = version if version is not None and known else _nearest(version)
+        found += flag_findings(spec, release, known)
+        found += env_findings(spec, release)
+        found += draft_findings(spec, release, _max_sequences(spec, release))
         return found
 
     def facts(self, deployment: SpecDeployment, *, speculative: bool) -> EngineFacts:
@@ -54,14 +73,14 @@ class VLLM:
         spec = deployment.spec
         version, _ = _release(spec)
         assert version is not None
-        max_sequences = _max_sequences(spec, Minor.of(version))
+        max_sequences = _max_sequences(spec, version)
         parallelism = spec.rendered_target.parallelism
         return EngineFacts(
             release=str(version),
             image=spec.engine.image or f"{PUBLIC_IMAGE}:v{version.public}",
             command=("vllm", "serve"),
-            args=_args(deployment, Minor.of(version), max_sequences, speculative),
-            env=tuple(_env(spec, speculative)),
+            args=_args(deployment, version, max_sequences, speculative),
+            env=tuple(_env(spec, version, speculative)),
             port=PORT,
             health_path=HEALTH_PATH,
             startup=STARTUP,
@@ -75,8 +94,10 @@ class VLLM:
             max_sequences=max_sequences,
             pre_stop_seconds=PRE_STOP_SECONDS,
             shutdown_seconds=SHUTDOWN_SECONDS,
-            refused_fields=REFUSED_FIELDS,
-            figures_per_request=True,
+            refused_fields=refused_fields(version),
+            figures_per_request=has_figures(version),
+            idle_seconds=ROUTER_IDLE_SECONDS if version >= KEEP_ALIVE_SINCE else IDLE_SECONDS,
+            drain=None if version >= DRAINS_SINCE else DRAIN,
         )
 
 
@@ -88,15 +109,19 @@ def _release(spec: SpecDeploymentSpec) -> tuple[Version | None, list[Finding]]:
     return version, [*_supported(version), *_full_version(spec, version)]
 
 
+def _nearest(version: Version | None) -> Version:
+    """The release that stands in for one that is not in the tables, or not known at all."""
+    return table().read(version or Version(str(NEWEST)))
+
+
 def _supported(version: Version) -> Iterator[Finding]:
-    release = Minor.of(version)
-    if release < OLDEST:
+    if version < OLDEST:
         yield error(
             FindingReason.RELEASE_TOO_OLD,
             "spec.engine",
-            f"vLLM {version} does not report acceptance per request: use vLLM {OLDEST}.0 or newer",
+            f"vLLM {version} is older than what specfleet renders: use vLLM {OLDEST} or newer",
         )
-    if release > NEWEST:
+    if Minor.of(version) > NEWEST:
         yield warning(
             FindingReason.RELEASE_UNTESTED,
             "spec.engine",
@@ -106,7 +131,14 @@ def _supported(version: Version) -> Iterator[Finding]:
 
 
 def _full_version(spec: SpecDeploymentSpec, version: Version) -> Iterator[Finding]:
-    if spec.engine.image is None and len(version.release) < 3:
+    if len(version.release) < 3 and Minor.of(version) < PARSERS_SINCE:
+        yield error(
+            FindingReason.INVALID_VALUE,
+            "spec.engine.version" if spec.engine.version else "spec.engine.image",
+            f"vLLM {version} changed with patch releases, as all did before {PARSERS_SINCE}: write one in full, for "
+            f'instance engine.version: "{table().read(version)}"',
+        )
+    elif spec.engine.image is None and len(version.release) < 3:
         yield error(
             FindingReason.INVALID_VALUE,
             "spec.engine.version",
@@ -114,17 +146,7 @@ def _full_version(spec: SpecDeploymentSpec, version: Version) -> Iterator[Findin
         )
 
 
-def _parallelism_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
-    if spec.rendered_target.parallelism.pipeline > 1:
-        yield warning(
-            FindingReason.UNTESTED_COMBINATION,
-            "spec.target.parallelism.pipeline",
-            "vLLM drafts on the last pipeline rank only, and long did not support speculation with pipeline "
-            "parallelism: prefer tensor parallelism, or try it before relying on it",
-        )
-
-
-def _max_sequences(spec: SpecDeploymentSpec, release: Minor) -> int:
+def _max_sequences(spec: SpecDeploymentSpec, release: Version) -> int:
     value = DEFAULT_MAX_SEQUENCES
     for given in given_flags(spec.engine, release):
         if isinstance(given, Given) and not isinstance(given.flag, Unresolved) and given.flag.name == "max-num-seqs":
@@ -132,7 +154,7 @@ def _max_sequences(spec: SpecDeploymentSpec, release: Minor) -> int:
     return value
 
 
-def _args(deployment: SpecDeployment, release: Minor, max_sequences: int, speculative: bool) -> tuple[str, ...]:
+def _args(deployment: SpecDeployment, release: Version, max_sequences: int, speculative: bool) -> tuple[str, ...]:
     spec = deployment.spec
     target = spec.rendered_target
     parallelism = target.parallelism
@@ -145,15 +167,17 @@ def _args(deployment: SpecDeployment, release: Minor, max_sequences: int, specul
         f"--pipeline-parallel-size={parallelism.pipeline}",
         f"--data-parallel-size={parallelism.data}",
         f"--max-num-seqs={max_sequences}",
-        f"--shutdown-timeout={SHUTDOWN_SECONDS}",
     ]
+    if release >= DRAINS_SINCE:
+        args.append(f"--shutdown-timeout={SHUTDOWN_SECONDS}")
     if target.revision is not None and not target.model.startswith("/"):
         args.append(f"--revision={target.revision}")
     args += [_flag(key, value) for key, value in sorted(spec.engine.args.items()) if not _is_max_sequences(key)]
     args += spec.engine.extra_args
     if speculative:
-        config = speculative_config(spec, min(release, NEWEST))
-        args += [f"--speculative-config={config}", "--per-request-spec-decode-metrics=summary"]
+        args.append(f"--speculative-config={speculative_config(spec, release)}")
+        if has_figures(release):
+            args.append("--per-request-spec-decode-metrics=summary")
     return tuple(args)
 
 
@@ -165,8 +189,12 @@ def _flag(key: str, value: str) -> str:
     return f"--{key}={value}" if value else f"--{key}"
 
 
-def _env(spec: SpecDeploymentSpec, speculative: bool) -> Iterator[EnvFact]:
-    yield EnvFact("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
+def _env(spec: SpecDeploymentSpec, release: Version, speculative: bool) -> Iterator[EnvFact]:
+    if release >= KEEP_ALIVE_SINCE:
+        yield EnvFact("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", str(KEEP_ALIVE_SECONDS))
+    if knows_generations(release):
+        # Both pools alike: left to itself, vLLM would change the engine for what V1 cannot do, in one pool alone.
+        yield EnvFact(GENERATION, "0" if table().on_first_engine(spec.draft.mode, release) else "1")
     if spec.pools.storage.cache is not None:
         yield EnvFact("HF_HOME", f"{CACHE_MOUNT}/huggingface")
         yield EnvFact("VLLM_CACHE_ROOT", f"{CACHE_MOUNT}/vllm")

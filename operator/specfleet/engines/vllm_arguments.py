@@ -7,18 +7,31 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+from packaging.version import Version
+
 from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import Engine, EngineType, SpecDeploymentSpec
 from specfleet.engines.capabilities import capabilities
+from specfleet.engines.facts import engine_facts
 from specfleet.engines.flags import Given, Stray, Unresolved, arity_problem
-from specfleet.engines.release import Minor
-from specfleet.engines.vllm_tables import NEWEST, OWNED_ENV, OWNED_FLAGS, REFUSED_FIELDS, flags_of
+from specfleet.engines.vllm_retired import HINTS
+from specfleet.engines.vllm_tables import (
+    FIGURES_SINCE,
+    NEWEST,
+    OWNED_ENV,
+    OWNED_FLAGS,
+    flags_of,
+    has_figures,
+    knows_generations,
+    refused_fields,
+)
 
+GENERATION = "VLLM_USE_V1"
 CACHE_VARIABLES = frozenset({"HF_HOME", "VLLM_CACHE_ROOT"})
 MOST_SEQUENCES = 1_000_000
 
 
-def given_flags(engine: Engine, release: Minor) -> list[Given | Stray]:
+def given_flags(engine: Engine, release: Version) -> list[Given | Stray]:
     """Every flag of `args`, then of `extraArgs`, as the release's parser reads them."""
     table = flags_of(release)
     result: list[Given | Stray] = []
@@ -41,7 +54,7 @@ def given_flags(engine: Engine, release: Minor) -> list[Given | Stray]:
     return result
 
 
-def flag_findings(spec: SpecDeploymentSpec, release: Minor, known_release: bool) -> Iterator[Finding]:
+def flag_findings(spec: SpecDeploymentSpec, release: Version, known_release: bool) -> Iterator[Finding]:
     """Flags that specfleet owns, that the release does not know, or that do not go with the draft mode.
 
     Args:
@@ -63,7 +76,7 @@ def flag_findings(spec: SpecDeploymentSpec, release: Minor, known_release: bool)
             report = error if known_release else warning
             yield report(FindingReason.UNKNOWN_FLAG, given.path, _unknown_flag(given, release, known_release))
         else:
-            yield from _value_findings(given)
+            yield from _value_findings(given, release)
             yield from _mode_conflicts(given, spec, release)
 
 
@@ -78,15 +91,27 @@ def _shown(given: Given) -> str:
     return full if given.spelling == full else f"{full} (here as {given.spelling})"
 
 
-def _unknown_flag(given: Given, release: Minor, known_release: bool) -> str:
+def _unknown_flag(given: Given, release: Version, known_release: bool) -> str:
     name = given.spelling.lstrip("-")
     close = difflib.get_close_matches(name, flags_of(release).names(), n=1)
-    hint = f": did you mean {close[0]}?" if close else ": remove it, or set engine.version to a release that has it"
+    hint = _elsewhere(given.spelling, release) or (f": did you mean {close[0]}?" if close else ": remove it")
     whose = f"vLLM {release}" if known_release else f"vLLM {NEWEST}, the newest release that specfleet knows,"
     return f"{whose} does not know the flag {given.spelling}{hint}"
 
 
-def _value_findings(given: Given) -> Iterator[Finding]:
+def _elsewhere(spelling: str, release: Version) -> str:
+    """Which other releases know a flag, as the end of a sentence; empty where none that was read does."""
+    having = [fact for fact in engine_facts(EngineType.VLLM).sections["flags"] if spelling in fact.name.split()]
+    later = [fact.since for fact in having if fact.since > release]
+    if later:
+        return f", which came with {min(later)}: remove it"
+    if having:
+        hint = HINTS.get(spelling.lstrip("-"))
+        return f", which went after {max(fact.until for fact in having)}: remove it{f'; {hint}' if hint else ''}"
+    return ""
+
+
+def _value_findings(given: Given, release: Version) -> Iterator[Finding]:
     problem = arity_problem(given)
     if problem is not None:
         yield error(FindingReason.INVALID_FLAG_VALUE, given.path, problem)
@@ -98,7 +123,14 @@ def _value_findings(given: Given) -> Iterator[Finding]:
             given.path,
             f"max-num-seqs also sizes the router's limits: write a whole number from 1, found {given.value!r}",
         )
-    default = _refused_default(given) if name == "override-generation-config" else None
+    if name == "disable-log-stats" and not given.switched_off and not has_figures(release):
+        yield error(
+            FindingReason.CONFLICTING_FLAG,
+            given.path,
+            f"before {FIGURES_SINCE} decisions rest on the engine's counters, which {given.matched} takes away: "
+            "remove it",
+        )
+    default = _refused_default(given, release) if name == "override-generation-config" else None
     if default is not None:
         yield error(
             FindingReason.CONFLICTING_FLAG,
@@ -107,28 +139,28 @@ def _value_findings(given: Given) -> Iterator[Finding]:
         )
 
 
-def _mode_conflicts(given: Given, spec: SpecDeploymentSpec, release: Minor) -> Iterator[Finding]:
+def _mode_conflicts(given: Given, spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
     """Flags that keep the release from starting with this draft mode."""
     if isinstance(given.flag, Unresolved) or given.switched_off:
         return
     for conflict in capabilities(EngineType.VLLM).of(spec.draft.mode).flags:
         if conflict.name == given.flag.name and release in conflict.releases:
-            last = conflict.releases.until
-            newer = f", or use vLLM {last.major}.{last.minor + 1}.0 or newer" if last is not None else ""
+            after = capabilities(EngineType.VLLM).after(conflict.releases)
+            newer = f", or use vLLM {after} or newer" if after is not None else ""
             yield error(
                 FindingReason.CONFLICTING_FLAG, given.path, f"vLLM {release} {conflict.why}: remove the flag{newer}"
             )
 
 
-def _refused_default(given: Given) -> str | None:
+def _refused_default(given: Given, release: Version) -> str | None:
     """A sampling default that would be refused under speculation for every request that does not set it itself."""
     if given.member:
-        return given.member if given.member in REFUSED_FIELDS else None
+        return given.member if given.member in refused_fields(release) else None
     try:
         value = json.loads(given.value or "{}")
     except ValueError:
         return None
-    found = [name for name in REFUSED_FIELDS if isinstance(value, dict) and value.get(name)]
+    found = [name for name in refused_fields(release) if isinstance(value, dict) and value.get(name)]
     return found[0] if found else None
 
 
@@ -139,7 +171,7 @@ def sequences(text: str | None) -> int | None:
     return int(text) if 1 <= int(text) <= MOST_SEQUENCES else None
 
 
-def env_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
+def env_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
     """Variables that specfleet sets itself or relies on."""
     has_token = any(
         source is not None and source.hugging_face is not None and source.hugging_face.token_secret_ref is not None
@@ -154,6 +186,8 @@ def env_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
                 path,
                 "a key in plain text is readable by all who may read this object: write valueFrom.secretKeyRef",
             )
+        if variable.name == GENERATION and not knows_generations(release):
+            continue
         if reason is None or (variable.name == "HF_TOKEN" and not has_token):
             continue
         if variable.name in CACHE_VARIABLES and spec.pools.storage.cache is None:

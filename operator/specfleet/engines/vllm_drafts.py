@@ -7,17 +7,19 @@ import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
+from packaging.version import Version
+
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.v1alpha1 import Draft, DraftMode, EngineType, SpecDeploymentSpec
 from specfleet.engines.capabilities import CapabilityTable, Checkpoint, capabilities
 from specfleet.engines.flags import Flag, Given
-from specfleet.engines.release import Minor
 from specfleet.engines.vllm_arguments import given_flags
-from specfleet.engines.vllm_tables import OWNED_KEYS
+from specfleet.engines.vllm_tables import LORA_RULE_SINCE, OWNED_KEYS, PIPELINES_SINCE
 
 SMALLEST_BATCHED_TOKENS = 2048
 """The least that `--max-num-batched-tokens` is by default when serving."""
 _DRAFT = "spec.drafts[0]"
+_SYNTHETIC = ("synthetic_acceptance_rate", "synthetic_acceptance_rates", "synthetic_acceptance_length")
 
 
 class KeyKind(StrEnum):
@@ -47,18 +49,18 @@ def table() -> CapabilityTable:
     return capabilities(EngineType.VLLM)
 
 
-def key_kind(name: str, release: Minor) -> KeyKind:
+def key_kind(name: str, release: Version) -> KeyKind:
     """How a key's text is read, by its type in the release's source. Raises KeyError where it has no such key."""
     facts = {fact.name: fact.detail for fact in table().facts.of("keys", table().read(release))}
     return _KINDS.get(facts[name].removesuffix(" | None"), KeyKind.TEXT)
 
 
-def key_choices(name: str, release: Minor) -> tuple[str, ...]:
+def key_choices(name: str, release: Version) -> tuple[str, ...]:
     """Values that a release takes for a key; empty where its source names none."""
     return tuple(fact.detail for fact in table().facts.of("choices", table().read(release)) if fact.name == name)
 
 
-def speculative_config(spec: SpecDeploymentSpec, release: Minor) -> str:
+def speculative_config(spec: SpecDeploymentSpec, release: Version) -> str:
     """The JSON of `--speculative-config`. The spec must have passed `draft_findings` without errors."""
     draft = spec.draft
     method = table().method(draft.mode, release)
@@ -72,6 +74,8 @@ def speculative_config(spec: SpecDeploymentSpec, release: Minor) -> str:
     config["num_speculative_tokens"] = draft.tokens
     if draft.mode is DraftMode.NGRAM:
         config |= {"prompt_lookup_max": draft.ngram.max_match, "prompt_lookup_min": draft.ngram.min_match}
+    if table().on_first_engine(draft.mode, release):
+        config["disable_logprobs"] = False  # by default V0 would leave them out of the speculative pool's answers
     for name, text in sorted(draft.args.items()):
         plain = name.replace("-", "_")
         config[plain] = draft_value(plain, key_kind(plain, release), text)
@@ -86,18 +90,21 @@ def _revision(spec: SpecDeploymentSpec) -> str | None:
     return None if target.model.startswith("/") else target.revision
 
 
-def draft_findings(spec: SpecDeploymentSpec, release: Minor, max_sequences: int) -> Iterator[Finding]:
+def draft_findings(spec: SpecDeploymentSpec, release: Version, max_sequences: int) -> Iterator[Finding]:
     """What the release cannot do of a draft: its mode, its keys and their values, LoRA beside it.
 
     Args:
-        release: one in the tables.
+        release: one that is rendered, not newer than the tables.
         max_sequences: requests that one pod runs at once.
     """
     draft = spec.draft
+    yield from _pipeline_findings(spec, release)
     unavailable = list(_mode_findings(draft, release))
     yield from unavailable
     if unavailable:
         return
+    if table().on_first_engine(draft.mode, release):
+        yield from _first_engine_findings(spec, release)
     package = table().of(draft.mode).package
     if package:
         yield warning(
@@ -113,7 +120,7 @@ def draft_findings(spec: SpecDeploymentSpec, release: Minor, max_sequences: int)
         yield from _together_findings(spec, release)
 
 
-def _args_findings(spec: SpecDeploymentSpec, release: Minor) -> Iterator[Finding]:
+def _args_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
     draft = spec.draft
     for name, text in draft.args.items():
         path = f"{_DRAFT}.args[{name}]"
@@ -126,13 +133,13 @@ def _args_findings(spec: SpecDeploymentSpec, release: Minor) -> Iterator[Finding
             yield from _key_findings(plain, text, spec, release, path)
 
 
-def _mode_findings(draft: Draft, release: Minor) -> Iterator[Finding]:
+def _mode_findings(draft: Draft, release: Version) -> Iterator[Finding]:
     if table().method(draft.mode, release) is not None:
         return
     others = ", ".join(table().available(release))
     why = table().why_unusable(draft.mode, release)
     having = table().having(draft.mode)
-    later = [version for version in having if Minor.of(version) > release]
+    later = [version for version in having if version > release]
     use = f"vLLM {later[0]} or newer" if later else f"vLLM {having[-1]} or older"
     what = f"cannot do mode {draft.mode}: it {why}" if why else f"has no mode {draft.mode}"
     yield error(
@@ -142,7 +149,51 @@ def _mode_findings(draft: Draft, release: Minor) -> Iterator[Finding]:
     )
 
 
-def _given(spec: SpecDeploymentSpec, release: Minor) -> dict[str, Given]:
+def _pipeline_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
+    if spec.rendered_target.parallelism.pipeline == 1:
+        return
+    path = "spec.target.parallelism.pipeline"
+    if release < PIPELINES_SINCE:
+        yield error(
+            FindingReason.INVALID_VALUE,
+            path,
+            f"vLLM {release} does not support speculation with pipeline parallelism: write tensor parallelism instead, "
+            f"or use vLLM {PIPELINES_SINCE} or newer, where it may do",
+        )
+        return
+    yield warning(
+        FindingReason.UNTESTED_COMBINATION,
+        path,
+        "vLLM drafts on the last pipeline rank only, and long did not support speculation with pipeline "
+        "parallelism: prefer tensor parallelism, or try it before relying on it",
+    )
+
+
+def _first_engine_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
+    mode = spec.draft.mode
+    yield warning(
+        FindingReason.NOTHING_TO_WATCH,
+        f"{_DRAFT}.mode",
+        f"vLLM {release} does mode {mode} on its V0 engine only, whose counters tell no acceptance, so nothing can be "
+        f"decided by and every route stays where it begins; both pools run that engine: use "
+        f"{_newer_engine(mode, release)}, or write speculation: Always or Never",
+    )
+    if spec.rendered_target.parallelism.data > 1:
+        yield error(
+            FindingReason.INVALID_VALUE,
+            "spec.target.parallelism.data",
+            f"the V0 engine of vLLM {release}, on which alone it does mode {mode}, serves one data-parallel rank: "
+            f"write 1 and more replicas, or use {_newer_engine(mode, release)}",
+        )
+
+
+def _newer_engine(mode: DraftMode, release: Version) -> str:
+    """The nearest release that does a mode on the V1 engine."""
+    later = [one for one in table().having(mode) if one > release and not table().on_first_engine(mode, one)]
+    return f"vLLM {later[0]} or newer"
+
+
+def _given(spec: SpecDeploymentSpec, release: Version) -> dict[str, Given]:
     """The engine's flags by name, the last of each."""
     return {
         one.flag.name: one
@@ -151,11 +202,21 @@ def _given(spec: SpecDeploymentSpec, release: Minor) -> dict[str, Given]:
     }
 
 
-def _lora_findings(spec: SpecDeploymentSpec, release: Minor, max_sequences: int) -> Iterator[Finding]:
+def _lora_findings(spec: SpecDeploymentSpec, release: Version, max_sequences: int) -> Iterator[Finding]:
     """With LoRA vLLM asks for room for every request's drafted tokens in one batch."""
     given = _given(spec, release)
     lora = given.get("enable-lora")
     if lora is None or lora.switched_off:
+        return
+    if table().on_first_engine(spec.draft.mode, release):
+        yield error(
+            FindingReason.CONFLICTING_FLAG,
+            lora.path,
+            f"vLLM {release} does mode {spec.draft.mode} on its V0 engine, which cannot have LoRA under speculation: "
+            f"remove the flag, or use {_newer_engine(spec.draft.mode, release)}",
+        )
+        return
+    if release < LORA_RULE_SINCE:
         return
     needed = max_sequences * (spec.draft.tokens + 1)
     batched = given.get("max-num-batched-tokens")
@@ -180,24 +241,25 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
-def _unknown_key(name: str, mode: DraftMode, release: Minor) -> str:
+def _unknown_key(name: str, mode: DraftMode, release: Version) -> str:
     offered = table().args_of(mode, release)
     known = table().facts.names("keys", table().read(release))
-    if name in table().not_offered:
-        return f"{name} is not offered: {table().not_offered[name]}; remove it"
+    why = table().not_offered.get(name)
+    if why is not None and name in known:
+        return f"{name} is not offered: {why}; remove it"
     if name in known:
         return f"{name} does nothing for mode {mode}: remove it; that mode takes {', '.join(offered)}"
     ever = [fact for fact in table().facts.sections["keys"] if fact.name == name]
     if ever:
         since, until = min(fact.since for fact in ever), max(fact.until for fact in ever)
-        span = f"came with {since}" if Minor.of(since) > release else f"went after {until}"
-        return f"vLLM {release} does not know the key {name}, it {span}: remove it"
+        span = f"came with {since}" if since > release else f"went after {until}"
+        return f"vLLM {release} does not know the key {name}, it {span}{f'; {why}' if why else ''}: remove it"
     close = difflib.get_close_matches(name, offered, n=1)
     hint = f"did you mean {close[0]}?" if close else f"remove it; mode {mode} takes {', '.join(offered)}"
     return f"the speculative config of vLLM {release} has no key {name}: {hint}"
 
 
-def _key_findings(name: str, text: str, spec: SpecDeploymentSpec, release: Minor, path: str) -> Iterator[Finding]:
+def _key_findings(name: str, text: str, spec: SpecDeploymentSpec, release: Version, path: str) -> Iterator[Finding]:
     kind, choices = key_kind(name, release), key_choices(name, release)
     if choices and text not in choices:
         yield error(
@@ -220,12 +282,13 @@ def _key_findings(name: str, text: str, spec: SpecDeploymentSpec, release: Minor
     if kind is KeyKind.TRIPLES:
         yield from _schedule_findings(value, spec, path)
     if name == "draft_tensor_parallel_size":
-        yield from _parallelism_findings(value, spec, path)
+        yield from _parallelism_findings(value, spec, release, path)
 
 
-def _parallelism_findings(value: object, spec: SpecDeploymentSpec, path: str) -> Iterator[Finding]:
+def _parallelism_findings(value: object, spec: SpecDeploymentSpec, release: Version, path: str) -> Iterator[Finding]:
     tensor = spec.rendered_target.parallelism.tensor
-    allowed = [tensor] if spec.draft.mode is DraftMode.DRAFT_MODEL else sorted({1, tensor})
+    equal = spec.draft.mode is DraftMode.DRAFT_MODEL and not table().on_first_engine(spec.draft.mode, release)
+    allowed = [tensor] if equal else sorted({1, tensor})
     if value not in allowed:
         yield error(
             FindingReason.INVALID_DRAFT_ARG,
@@ -269,17 +332,18 @@ def _schedule_findings(value: object, spec: SpecDeploymentSpec, path: str) -> It
     )
 
 
-def _together_findings(spec: SpecDeploymentSpec, release: Minor) -> Iterator[Finding]:
+def _together_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
     """Draft arguments that vLLM refuses beside each other."""
     args = {name.replace("-", "_"): text for name, text in spec.draft.args.items()}
-    synthetic = [name for name in ("synthetic_acceptance_rates", "synthetic_acceptance_length") if name in args]
+    rates = [name for name in _SYNTHETIC if name in table().args_of(spec.draft.mode, release)]
+    synthetic = [name for name in rates if name in args]
     chosen = args.get("rejection_sample_method") == "synthetic"
     if chosen != (len(synthetic) == 1) and (chosen or synthetic):
         yield error(
             FindingReason.INVALID_DRAFT_ARG,
             f"{_DRAFT}.args",
-            "rejection_sample_method synthetic goes with exactly one of synthetic_acceptance_rates and "
-            f"synthetic_acceptance_length, found {', '.join(synthetic) or 'none'}"
+            f"rejection_sample_method synthetic goes with exactly one of {' and '.join(rates)}, found "
+            f"{', '.join(synthetic) or 'none'}"
             f"{'' if chosen else ' without it'}: write both or neither",
         )
     if args.get("use_heterogeneous_vocab") == "true" and args.get("draft_sample_method") == "probabilistic":

@@ -7,15 +7,30 @@ from importlib.resources import files
 
 from packaging.version import Version
 
-from specfleet.engines.flags import Flag, FlagTable, of_release, parse_table
+from specfleet.api.v1alpha1 import EngineType
+from specfleet.engines.capabilities import Span, capabilities
+from specfleet.engines.facts import Fact, engine_facts
+from specfleet.engines.flags import Arity, Flag, FlagTable, of_release, parse_table
 from specfleet.engines.release import Minor
 
-OLDEST = Minor(0, 29)
-"""The first release that puts acceptance figures into answers (`--per-request-spec-decode-metrics`)."""
+OLDEST = Version("0.8.5")
+"""The first release that is rendered: before it the V1 engine counts no drafts, and speculation has other flags."""
 FIGURES_SINCE = Version("0.29.0")
 """The first release that puts acceptance figures into answers; in older ones the engine's own counters are read."""
+GENERATIONS_UNTIL = Version("0.11.0")
+"""The last release that takes VLLM_USE_V1; left alone, older ones fall back to the V0 engine for what V1 cannot do."""
+KEEP_ALIVE_SINCE = Version("0.9.1")
+"""The first release whose keep-alive can be set; before it unused connections are closed after 5 s."""
+DRAINS_SINCE = Version("0.18.0")
+"""The first release with --shutdown-timeout; before it the end of a process ends its requests."""
+PIPELINES_SINCE = Version("0.16.0")
+"""The first release whose manual does not call speculation incompatible with pipeline parallelism."""
+LORA_RULE_SINCE = Version("0.11.1")
+"""The first release that asks for batch tokens for all drafted tokens where LoRA is on."""
 NEWEST = Minor(0, 33)
 """The newest release whose flags and keys are in the tables."""
+PARSERS_SINCE = Minor(0, 29)
+"""From this release on the table of flags is that of vLLM's own parser; of older ones the sources were read."""
 
 _SPECULATION = "speculation is described by spec.drafts, and only the speculative pool gets it"
 _ONE_POD = "one engine pod is one replica: write spec.target.parallelism"
@@ -68,14 +83,12 @@ OWNED_FLAGS: dict[str, str] = {
 
 OWNED_ENV: dict[str, str] = {
     "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "it is 120, longer than the router keeps idle connections; shorter, requests fail",
+    "VLLM_USE_V1": "both pools have to run the same engine of vLLM: it is set by what the drafts need",
     "VLLM_PORT": "it moves internal ports that the pod relies on",
     "HF_HOME": "it is set where spec.pools.storage.cache is: remove one of the two",
     "VLLM_CACHE_ROOT": "it is set where spec.pools.storage.cache is: remove one of the two",
     "HF_TOKEN": "it is set from spec.target.source.huggingFace.tokenSecretRef: remove one of the two",
 }
-
-REFUSED_FIELDS = ("min_p", "logit_bias")
-"""Body members that are answered with 400 under speculation (since 0.17)."""
 
 OWNED_KEYS: dict[str, str] = {
     "method": "write drafts[].mode",
@@ -93,13 +106,45 @@ def has_figures(release: Version) -> bool:
     return Minor.of(release) >= Minor.of(FIGURES_SINCE)
 
 
+def refused_fields(release: Version | None) -> tuple[str, ...]:
+    """Body members that a release answers with 400 under speculation; of the newest where it is not known."""
+    rows = capabilities(EngineType.VLLM).refused_fields
+    release = release or Version(str(NEWEST))
+    return tuple(words.split()[0] for row in rows if release in row.releases for words in row.fields)
+
+
+def knows_generations(release: Version) -> bool:
+    """Whether a release has two engines, V0 and V1, and takes `VLLM_USE_V1`."""
+    return release in Span(None, GENERATIONS_UNTIL)
+
+
 @lru_cache(maxsize=1)
 def all_flags() -> tuple[Flag, ...]:
     """Flags of all known releases."""
     return parse_table(files("specfleet.engines").joinpath("vllm_flags.tsv").read_text(encoding="utf-8"))
 
 
-@lru_cache(maxsize=16)
-def flags_of(release: Minor) -> FlagTable:
+@lru_cache(maxsize=64)
+def flags_of(release: Version) -> FlagTable:
     """Flags of one release; of a release newer than the table, those of the newest known."""
-    return of_release(all_flags(), min(release, NEWEST), {"-O": "--optimization-level"})
+    minor = Minor.of(release)
+    if minor >= PARSERS_SINCE:
+        return of_release(all_flags(), min(minor, NEWEST), {"-O": "--optimization-level"})
+    facts = engine_facts(EngineType.VLLM)
+    flags = [fact_flag(fact) for fact in facts.of("flags", facts.nearest(release))]
+    spellings = {spelling for flag in flags for spelling in flag.spellings}
+    attached = {"-O": "--compilation-config"} if {"-O", "--compilation-config"} <= spellings else {}
+    return FlagTable(flags, attached)
+
+
+def fact_flag(fact: Fact) -> Flag:
+    """A flag as it was read in the sources, which do not tell one value from several: the parsers' table does."""
+    spellings = tuple(fact.name.split())
+    arity = {"switch": Arity.NONE, "optional": Arity.OPTIONAL}.get(fact.detail)
+    arity = arity or _arities().get(spellings[0], Arity.ONE)
+    return Flag(spellings, arity, Minor.of(fact.since), Minor.of(fact.until))
+
+
+@lru_cache(maxsize=1)
+def _arities() -> dict[str, Arity]:
+    return {flag.spellings[0]: flag.arity for flag in all_flags()}

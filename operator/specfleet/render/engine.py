@@ -39,6 +39,12 @@ def engine_deployment(deployment: SpecDeployment, pool: str, facts: EngineFacts,
     }
 
 
+def surging(manifest: Manifest) -> Manifest:
+    """An engine Deployment that is rolled by a pod more, and never by one less."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    return {**manifest, "spec": {**manifest["spec"], "strategy": strategy}}
+
+
 def _pod_template(deployment: SpecDeployment, pool: str, facts: EngineFacts) -> Manifest:
     match_labels = selector(deployment.name, "engine", pool)
     security: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
@@ -77,7 +83,7 @@ def _container(deployment: SpecDeployment, facts: EngineFacts) -> Manifest:
         "livenessProbe": _probe(facts.liveness),
         # What the engine said last, for the sentence in condition Ready.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "lifecycle": {"preStop": {"sleep": {"seconds": facts.pre_stop_seconds}}},
+        "lifecycle": {"preStop": _pre_stop(facts)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": _mounts(deployment, facts) + files_mounts(facts),
     }
@@ -147,6 +153,12 @@ def _mounts(deployment: SpecDeployment, facts: EngineFacts) -> list[Manifest]:
     if spec.pools.storage.cache is not None:
         mounts.append({"name": CACHE_VOLUME, "mountPath": facts.cache_mount})
     return mounts
+
+
+def _pre_stop(facts: EngineFacts) -> Manifest:
+    if facts.drain is not None:
+        return {"exec": {"command": list(facts.drain)}}
+    return {"sleep": {"seconds": facts.pre_stop_seconds}}
 
 
 def _probe(fact: ProbeFact) -> Manifest:

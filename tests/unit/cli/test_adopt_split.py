@@ -89,7 +89,7 @@ def test_old_spellings_become_the_release_that_is_asked_for() -> None:
     ]
     spec = split(old, "--engine-version", "0.32.0")
 
-    assert "vLLM 0.6.3, which does not report acceptance per request" in refused(old)
+    assert "vLLM 0.6.3, which is older than what specfleet renders" in refused(old)
     assert spec["engine"] == {"type": "vLLM", "version": "0.32.0"}
     assert spec["drafts"][0] == {
         "name": "ngram",
@@ -99,7 +99,18 @@ def test_old_spellings_become_the_release_that_is_asked_for() -> None:
     }
     notes = said(old, "--engine-version", "0.32.0")
     assert "the image vllm/vllm-openai:v0.6.3 is vLLM 0.6.3: the public image of 0.32.0 takes its place" in notes
-    assert "--swap-space 8: vLLM 0.32 does not know this flag; 0.8 to 0.17 had it; preempted requests" in notes
+    assert "--swap-space 8: vLLM 0.32.0 does not know this flag; 0.8 to 0.17 had it; preempted requests" in notes
+
+
+def test_a_fleet_of_a_release_without_figures_is_carried_as_it_is() -> None:
+    old = server(
+        LLAMA, '--speculative-config={"method":"ngram","num_speculative_tokens":3}', "--swap-space=8",
+        "--num-scheduler-steps=1", image="vllm/vllm-openai:v0.10.2",
+    )  # fmt: skip
+    spec = split(old)
+
+    assert spec["engine"] == {"type": "vLLM", "image": "vllm/vllm-openai:v0.10.2", "args": {"swap-space": "8"}}
+    assert "--num-scheduler-steps 1: vLLM 0.10.2 does not know this flag" in said(old)
 
 
 def test_an_image_without_a_release_needs_one_to_be_named() -> None:
@@ -111,7 +122,7 @@ def test_an_image_without_a_release_needs_one_to_be_named() -> None:
         "version": "0.31.0",
         "image": "registry.example/vllm:latest",
     }
-    assert "expected a vLLM release from 0.29.0 on" in refused(latest, "--engine-version", "soon")
+    assert "expected a vLLM release from 0.8.5 on" in refused(latest, "--engine-version", "soon")
 
 
 def test_variables_go_along_and_secrets_by_reference() -> None:
@@ -242,7 +253,7 @@ def test_what_is_adopted_renders_with_the_resources_and_volumes_of_the_original(
         (server(LLAMA, "--logits-processors", "a:B", image="vllm/vllm-openai:v0.31.0"), "refuses custom logits"),
         (server(LLAMA, "--override-generation-config", '{"min_p": 0.1}'), "vLLM refuses min_p under speculation"),
         (server(LLAMA, "--max-num-seqs=many"), "max-num-seqs also sizes the router's limits"),
-        (server(LLAMA, "--aux-output-config={}", image="vllm/vllm-openai:v0.29.0"), "vLLM 0.29 does not know this"),
+        (server(LLAMA, "--aux-output-config={}", image="vllm/vllm-openai:v0.29.0"), "vLLM 0.29.0 does not know this"),
         (server(LLAMA, "--served-model-name", "a", "b"), "the further name b: add a route with match.model b"),
         (server(LLAMA, resources={"limits": {"nvidia.com/gpu": 4}}), "pods ask for 4 nvidia.com/gpu, and"),
         (server(LLAMA, "--compilation-config='{\"level\": 3}'"), "it is written as JSON here"),

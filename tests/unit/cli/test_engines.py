@@ -64,12 +64,12 @@ def test_a_release_of_sglang_shows_sglang_alone() -> None:
     assert methods["DraftModel"] == "STANDALONE"
 
 
-@pytest.mark.parametrize("release", ["0.4.6", "0.28", "0.34.0", "newest"])
+@pytest.mark.parametrize("release", ["0.4.6", "0.8.4", "0.34.0", "newest"])
 def test_a_release_outside_the_table_is_answered_with_its_bounds(release: str) -> None:
     status, _, said = engines("--release", release)
 
     assert status == 2
-    assert "write one of vLLM from 0.29 to 0.33, or of SGLang from 0.5.2 to 0.5.23" in said
+    assert "write one of vLLM from 0.8.5 to 0.33, or of SGLang from 0.5.2 to 0.5.23" in said
 
 
 def test_the_page_is_what_the_tables_say() -> None:

@@ -94,8 +94,10 @@ def test_a_registry_port_is_no_tag() -> None:
         ({"image": "a/vllm@sha256:aa"}, FindingReason.RELEASE_UNKNOWN, "the reference has no tag"),
         ({"image": "a/vllm:v0.32.0", "version": "0.31.0"}, FindingReason.RELEASE_MISMATCH, "0.31.0, the image tag"),
         ({"image": "a/vllm:v0.32.0", "version": "0.32.1"}, FindingReason.RELEASE_MISMATCH, "make them one release"),
-        ({"version": "0.28.9"}, FindingReason.RELEASE_TOO_OLD, "use vLLM 0.29.0 or newer"),
-        ({"image": "a/vllm:v0.9.2"}, FindingReason.RELEASE_TOO_OLD, "does not report acceptance per request"),
+        ({"version": "0.8.4"}, FindingReason.RELEASE_TOO_OLD, "use vLLM 0.8.5 or newer"),
+        ({"image": "a/vllm:v0.7.2"}, FindingReason.RELEASE_TOO_OLD, "older than what specfleet renders"),
+        ({"image": "a/vllm:v0.11"}, FindingReason.INVALID_VALUE, 'for instance engine.version: "0.11.2"'),
+        ({"image": "a/b:tip", "version": "0.28"}, FindingReason.INVALID_VALUE, "as all did before 0.29"),
         ({"version": "0.32"}, FindingReason.INVALID_VALUE, 'write for instance "0.32.0"'),
         ({"image": "https://a.example/vllm:v0.32.0"}, FindingReason.INVALID_VALUE, "without a scheme"),
         ({"image": "Vllm/vllm-openai:v0.32.0"}, FindingReason.INVALID_VALUE, "in lower case"),
@@ -191,7 +193,7 @@ def test_an_owned_flag_is_refused_among_verbatim_arguments(words: list[str]) -> 
         ({"extraArgs": ["--enforce-eager", "true"]}, FindingReason.UNKNOWN_FLAG, "'true' belongs to no flag"),
         ({"extraArgs": ["--max-model-len"]}, FindingReason.INVALID_FLAG_VALUE, "needs a value"),
         ({"extraArgs": ["--"]}, FindingReason.UNKNOWN_FLAG, "does not know the flag --"),
-        ({"args": {"enable-hc-sp": ""}, "version": "0.31.0"}, FindingReason.UNKNOWN_FLAG, "vLLM 0.31 does not know"),
+        ({"args": {"enable-hc-sp": ""}, "version": "0.31.0"}, FindingReason.UNKNOWN_FLAG, "which came with 0.32.0"),
         (
             {"args": {"logits-processors": "a.b"}, "version": "0.31.0"},
             FindingReason.CONFLICTING_FLAG,
@@ -313,7 +315,7 @@ def test_a_mode_that_a_release_lost_is_refused_with_what_it_has() -> None:
 
     assert found.reason is FindingReason.MODE_UNAVAILABLE
     assert found.message == (
-        "vLLM 0.33 has no mode Medusa: use vLLM 0.32.0 or older, or one of NGram, Suffix, DraftModel, EAGLE, EAGLE3, "
+        "vLLM 0.33.0 has no mode Medusa: use vLLM 0.32.0 or older, or one of NGram, Suffix, DraftModel, EAGLE, EAGLE3, "
         "MTP, DFlash"
     )
 

@@ -14,7 +14,7 @@ from specfleet.cli.adopting.scene import AdoptError, Manifest, Scene
 from specfleet.cli.adopting.side import Side, service_before
 from specfleet.engines import vllm_tables
 from specfleet.engines.flags import Flag
-from specfleet.engines.release import Minor, parse_version
+from specfleet.engines.release import parse_version
 
 MOST_TOKENS = 32
 _SERVED_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]*"
@@ -160,10 +160,10 @@ def _missing(side: Side, *, speculating: bool) -> Iterator[str]:
         yield f"{side.name} has no metrics page: start it with {line}"
     if speculating and side.engine is EngineType.VLLM and not read.figures_per_request:
         version = parse_version(read.release_hint or "")
-        if version is not None and Minor.of(version) < vllm_tables.OLDEST:
+        if version is not None and not vllm_tables.has_figures(version):
             yield (
                 f"{side.name}: vLLM {version} puts no acceptance figures into answers (it came with "
-                f"{vllm_tables.OLDEST}), so all routes are decided together"
+                f"{vllm_tables.FIGURES_SINCE}), so all routes are decided together"
             )
         else:
             yield (

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from packaging.version import Version
+
 from specfleet.api.v1alpha1 import EngineType
 from specfleet.engines import vllm_retired
 from specfleet.engines.arguments import ReadArguments, container_variables, other_releases
 from specfleet.engines.flags import Arity, Flag, Given, Unresolved
 from specfleet.engines.json_text import read_object
-from specfleet.engines.release import Minor
 from specfleet.engines.vllm_tables import OWNED_FLAGS, flags_of
 
 _PARALLELISM = {"tensor-parallel-size": "tensor", "pipeline-parallel-size": "pipeline", "data-parallel-size": "data"}
@@ -62,7 +63,7 @@ class Flags:
         raise IndexError(index)
 
 
-def carried_flags(read: ReadArguments, release: Minor, container: Mapping[str, Any]) -> Flags:
+def carried_flags(read: ReadArguments, release: Version, container: Mapping[str, Any]) -> Flags:
     """Flags that go on with `release`; those that specfleet sets, or that it does not know, are named in the notes."""
     flags = Flags()
     variables = container_variables(container)
@@ -93,7 +94,7 @@ def carried_flags(read: ReadArguments, release: Minor, container: Mapping[str, A
     return flags
 
 
-def _unresolved(given: Given, release: Minor) -> str:
+def _unresolved(given: Given, release: Version) -> str:
     if given.flag is Unresolved.AMBIGUOUS:
         return f"{_shown(given)} can stand for {', '.join(given.candidates[:6])}"
     return f"{_shown(given)}: vLLM {release} does not know this flag"
@@ -117,7 +118,7 @@ def _parallelism(given: Given, name: str, flags: Flags) -> None:
         flags.notes.append(f"{_shown(given)}: expected a number from 1 to 64")
 
 
-def _carry(given: Given, count: int, flags: Flags, release: Minor, variables: Mapping[str, str | None]) -> None:
+def _carry(given: Given, count: int, flags: Flags, release: Version, variables: Mapping[str, str | None]) -> None:
     assert isinstance(given.flag, Flag)
     spelling = given.matched if given.switched_off else given.flag.spellings[0]
     known, _ = flags_of(release).resolve(spelling)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from packaging.version import Version
+
 from specfleet.api.findings import Finding, FindingReason, errors
 from specfleet.api.models import MODEL_ID
 from specfleet.api.names import endpoint
@@ -18,7 +20,7 @@ from specfleet.cli.adopting.pod import CarriedPod, carried_pod, model_source
 from specfleet.cli.adopting.scene import AdoptError, Manifest, Scene
 from specfleet.cli.adopting.side import Side
 from specfleet.engines import vllm_retired, vllm_tables
-from specfleet.engines.release import Minor, parse_version, tag_version
+from specfleet.engines.release import parse_version, tag_version
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 
@@ -98,7 +100,7 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
     return Adopted(whole, comments, tuple(dict.fromkeys(notes)))
 
 
-def _release(side: Side, options: SplitOptions, notes: list[str]) -> tuple[dict[str, Any], Minor]:
+def _release(side: Side, options: SplitOptions, notes: list[str]) -> tuple[dict[str, Any], Version]:
     """`spec.engine` without flags, and the release that is rendered for."""
     image = str(side.container.get("image") or "")
     tagged = tag_version(image)
@@ -111,19 +113,19 @@ def _release(side: Side, options: SplitOptions, notes: list[str]) -> tuple[dict[
                 f"{side.name}: the image {image or '(none)'} names no vLLM release: write which one it is with "
                 f"--engine-version, for instance {vllm_tables.NEWEST}.0"
             )
-        if Minor.of(tagged) < vllm_tables.OLDEST:
+        if tagged < vllm_tables.OLDEST:
             raise AdoptError(
-                f"{side.name} runs vLLM {tagged}, which does not report acceptance per request: name the release to "
-                f"run with --engine-version, {vllm_tables.OLDEST}.0 or newer, or leave out --split"
+                f"{side.name} runs vLLM {tagged}, which is older than what specfleet renders: name the release to "
+                f"run with --engine-version, {vllm_tables.OLDEST} or newer, or leave out --split"
             )
-        return {"type": "vLLM", "image": image}, Minor.of(tagged)
+        return {"type": "vLLM", "image": image}, tagged
     version = parse_version(asked)
-    if version is None or Minor.of(version) < vllm_tables.OLDEST:
-        raise AdoptError(f"--engine-version {asked}: expected a vLLM release from {vllm_tables.OLDEST}.0 on")
+    if version is None or version < vllm_tables.OLDEST:
+        raise AdoptError(f"--engine-version {asked}: expected a vLLM release from {vllm_tables.OLDEST} on")
     if tagged is not None and tagged.release[: len(version.release)] != version.release:
         notes.append(f"the image {image} is vLLM {tagged}: the public image of {version} takes its place")
-        return {"type": "vLLM", "version": str(version)}, Minor.of(version)
-    return {"type": "vLLM", "version": str(version), "image": image}, Minor.of(version)
+        return {"type": "vLLM", "version": str(version)}, version
+    return {"type": "vLLM", "version": str(version), "image": image}, version
 
 
 def _target(side: Side, flags: Flags, pod: CarriedPod) -> tuple[dict[str, Any], list[str]]:
