@@ -21,6 +21,7 @@ COLUMNS: tuple[tuple[str, str, str, int], ...] = (
     ("Acceptance", ".status.summary.acceptance", "Accepted over drafted tokens, all routes.", 0),
     ("Engine", ".spec.engine.type", "Serving engine.", 1),
     ("Draft", ".spec.drafts[0].mode", "How draft tokens are made.", 1),
+    ("Upgrade", ".status.upgrade.pool", "The pool that takes a change of engine pods now; empty without one.", 1),
     ("Replicas", ".spec.pools.replicas", "Engine pods, both pools together.", 1),
 )
 

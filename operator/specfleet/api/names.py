@@ -13,6 +13,8 @@ ANNOTATION_BOOTSTRAP = f"{GROUP}/bootstrap"
 ANNOTATION_ENGINE_FILES = f"{GROUP}/engine-files"
 ANNOTATION_SCRAPE = "prometheus.io"
 ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
+ANNOTATION_TEMPLATE = f"{GROUP}/template"
+ANNOTATION_RUNS = f"{GROUP}/runs"
 
 
 def pool_object(deployment: str, pool: str) -> str:

@@ -162,6 +162,21 @@ class PlanStatus(Model):
     )
 
 
+class UpgradeStatus(Model):
+    """A change of engine pods under way, one pool at a time; absent when all pods carry it."""
+
+    state: Literal["Rolling", "Waiting", "Stuck"] = Field(
+        description="Rolling; Waiting: no pool may lose pods now; Stuck: pods do not come up within the deadline."
+    )
+    pool: str = Field(description="The pool that takes the change now, or is the first to.")
+    next: str | None = Field(None, description="The pool that takes it afterwards, and carries all traffic till then.")
+    changes: Annotated[str, Field(max_length=512)] = Field(description="What differs, such as tokens 4 -> 5.")
+    from_release: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="The engine's release before, of which pods may still run."
+    )
+    message: Annotated[str, Field(max_length=512)] = Field(description="How far it is, in a sentence.")
+
+
 class SpecDeploymentStatus(Model):
     """The observed state."""
 
@@ -175,6 +190,7 @@ class SpecDeploymentStatus(Model):
         None, description="Whether the draft fits the target; absent where there is nothing to compare, and until then."
     )
     plan: PlanStatus | None = Field(None, description="The KV plan; absent where nothing of it is known.")
+    upgrade: UpgradeStatus | None = Field(None, description="The change of engine pods that is under way.")
     endpoint: str | None = Field(None, description="The URL for clients inside the cluster.")
     summary: Summary | None = None
     attribution: Literal["Router", "Engine", "Deployment"] | None = Field(

@@ -78,6 +78,13 @@ class ApiClient:
         params = {"fieldManager": FIELD_MANAGER}
         return await self._write("status", kind, path, params, patch, "application/json-patch+json")
 
+    async def scale(self, kind: Kind, namespace: str, name: str, uid: str, replicas: int) -> Manifest:
+        """Set the replicas of exactly the workload with this uid, and nothing else of it."""
+        patch = {"metadata": {"uid": uid}, "spec": {"replicas": replicas}}
+        params = {"fieldManager": FIELD_MANAGER}
+        path = kind.path(namespace, name)
+        return await self._write("scale", kind, path, params, patch, "application/merge-patch+json")
+
     async def annotate_pod(self, namespace: str, name: str, annotation: str, value: str) -> Manifest:
         """Set one annotation of a pod."""
         patch = {"metadata": {"annotations": {annotation: value}}}

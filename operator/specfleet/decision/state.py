@@ -50,6 +50,10 @@ class RouteState:
         """The route's rate, in both pools; None while it is not known."""
         return self.rate_requests / self.rate_hours if self.rate_requests > 0.0 and self.rate_hours > 0.0 else None
 
+    def forgetful(self) -> RouteState:
+        """The state without anything that was counted; where the route is, since when and the back-off stay."""
+        return replace(self, lines=tuple(LineState() for _ in LINES))
+
     def encode(self) -> str:
         """The state as one short printable string; `decode` gives back an equal state."""
         head = [

@@ -17,7 +17,7 @@ from specfleet.cluster.kinds import OWNED, POD
 from specfleet.handlers.masking import masked
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed, controller_uid
-from specfleet.handlers.plan import Apply, ObjectId, Plan
+from specfleet.handlers.plan import Apply, ObjectId, Plan, Scale
 from specfleet.handlers.pods import PodRecord
 from specfleet.metrics.own import OperatorMetrics
 
@@ -73,6 +73,7 @@ class Executor:
             done = await _all(self._apply(key, one, memory) for one in actions)
             written += sum(ok for ok, _ in done)
             corrected += [one for _, one in done if one is not None]
+        await _all(self._scale(key, one, memory) for one in plan.scales)
         if not memory.taken:
             await _all(self._client.delete(one.kind, key[0], one.name, one.uid) for one in plan.deletes)
         return Outcome(written, tuple(corrected))
@@ -118,6 +119,16 @@ class Executor:
             return True, None
         self._metrics.drift.labels(kind.kind).inc()
         return True, Corrected(f"{kind.kind} {name}", action.fields, str(answer["metadata"]["resourceVersion"]))
+
+    async def _scale(self, key: Key, action: Scale, memory: Memory) -> None:
+        try:
+            answer = await self._client.scale(action.kind, key[0], action.name, action.uid, action.replicas)
+        except ApiError as error:
+            if error.conflict:
+                raise
+            memory.refused[action.kind, action.name] = f"{action.kind.kind} {action.name}: {masked(error.message, 240)}"
+            return
+        self._observed.put_owned(action.kind, answer)
 
     def _refused(self, action: Apply, error: ApiError, memory: Memory) -> None:
         kind, name = action.id

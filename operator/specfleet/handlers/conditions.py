@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.findings import Finding
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
+from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus, UpgradeStatus
 from specfleet.handlers.external import sentence
 from specfleet.handlers.fleet import Fleet, readiness
 from specfleet.handlers.pods import Problem
@@ -109,6 +109,8 @@ def assess(
     unseen: bool = False,
     unmeasured: Iterable[str] = (),
     preflight: Said | None = None,
+    suppressed: str | None = None,
+    upgrade: UpgradeStatus | None = None,
 ) -> dict[ConditionType, Said]:
     """All conditions of a valid spec.
 
@@ -118,15 +120,17 @@ def assess(
         unseen: no router can be asked what it serves, and decisions do not rest on asking.
         unmeasured: External pools of which it is not known what they carry.
         preflight: what is said of the draft, where it is compared with its target.
+        suppressed: that engines draft nothing, and why that may be.
+        upgrade: what status says of an upgrade that is under way.
     """
-    reconciling = _reconciling(state, before, generation, troubles, pending)
+    reconciling = _reconciling(state, before, generation, troubles, pending, upgrade)
     found = {
-        ConditionType.READY: _ready(state, troubles, connected or was_ready(before)),
+        ConditionType.READY: _hung(_ready(state, troubles, connected or was_ready(before)), upgrade),
         ConditionType.RECONCILING: reconciling,
-        ConditionType.STALLED: _stalled(state, troubles),
+        ConditionType.STALLED: _hung(_stalled(state, troubles), upgrade),
         ConditionType.VALID: _valid(list(warnings)),
         ConditionType.METRICS_AVAILABLE: metrics,
-        ConditionType.SPECULATION_ACTIVE: _active(state, routes),
+        ConditionType.SPECULATION_ACTIVE: _active(state, routes, suppressed),
         ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room), list(unmeasured)),
         ConditionType.MOVING: _moving(routes, rejected, unseen),
     }
@@ -151,6 +155,13 @@ def _ready(state: Fleet, troubles: Troubles, connected: bool) -> Said:
     return Said("True" if ready else "False", reason, message)
 
 
+def _hung(said: Said, upgrade: UpgradeStatus | None) -> Said:
+    """With what becomes of the other pool, where an upgrade hangs."""
+    if upgrade is None or upgrade.state != "Stuck" or upgrade.next is None or said.reason == Reason.NOT_STALLED:
+        return said
+    return replace(said, message=f"{said.message} Pool {upgrade.next} stays on its old template.")
+
+
 def _taken(troubles: Troubles) -> str:
     return (
         f"{', '.join(troubles.taken)} exists and is not this SpecDeployment's; it is left alone. "
@@ -172,7 +183,12 @@ def _stalled(state: Fleet, troubles: Troubles) -> Said:
 
 
 def _reconciling(
-    state: Fleet, before: SpecDeploymentStatus, generation: int, troubles: Troubles, pending: bool
+    state: Fleet,
+    before: SpecDeploymentStatus,
+    generation: int,
+    troubles: Troubles,
+    pending: bool,
+    upgrade: UpgradeStatus | None,
 ) -> Said:
     done = Said("False", Reason.UP_TO_DATE, "The last change of spec is in force.")
     old = next((c for c in before.conditions if c.type == ConditionType.RECONCILING), None)
@@ -186,12 +202,15 @@ def _reconciling(
         return done
     held = state.speculative.problem
     if held is not None and held.reason is Reason.DRAFT_INCOMPATIBLE and not pending:
-        return Said("False", held.reason, "The speculative pool is not made with this draft.")
+        kept = "" if upgrade is None else " Both pools keep their old template."
+        return Said("False", held.reason, f"The speculative pool is not made with this draft.{kept}")
     if state.rolled_out and not pending:
         return done
     if state.overdue and not pending:
         names = ", ".join(one.name for one in state.overdue)
         return Said("False", Reason.PROGRESS_DEADLINE_EXCEEDED, f"{names}: no progress within the deadline.")
+    if upgrade is not None:
+        return Said("True", Reason.ROLLING_OUT, f"Upgrade, {upgrade.changes}. {upgrade.message}")
     waiting = [f"{one.name} {one.ready} of {one.desired}" for one in state.workloads if not one.rolled_out]
     return Said("True", Reason.ROLLING_OUT, f"Waiting for pods of this spec: {', '.join(waiting) or 'all'}.")
 
@@ -203,12 +222,14 @@ def _valid(warnings: list[Finding]) -> Said:
     return Said("True", Reason.SPEC_VALID, f"Rendered, with {len(warnings)} warning(s): {told}")
 
 
-def _active(state: Fleet, routes: list[RouteStatus]) -> Said:
+def _active(state: Fleet, routes: list[RouteStatus], suppressed: str | None) -> Said:
     on = [route.name for route in routes if route.pool != BASELINE_POOL]
     if not on:
         return Said("False", Reason.OFF_BY_POLICY, "Every route is served without speculation, as decided.")
     if state.speculative.ready == 0:
         return Said("False", Reason.SPECULATIVE_POOL_NOT_READY, f"No pod of pool {state.speculative.name} is ready.")
+    if suppressed is not None:
+        return Said("False", Reason.ENGINE_SUPPRESSED, suppressed)
     return Said("True", Reason.SPECULATING, f"With speculation: {', '.join(on)}.")
 
 

@@ -72,10 +72,12 @@ def blocks(
     }
 
 
-def hold_for(state: Fleet, metrics: Hold | None, routes_rejected: bool) -> Hold | None:
+def hold_for(state: Fleet, metrics: Hold | None, routes_rejected: bool, *, upgrading: bool = False) -> Hold | None:
     """Why evidence is frozen, if it is; what is nearest to the cause goes first."""
     if state.speculative.absent:
         return None  # a pool alone, without speculation: there is nothing to be counted
+    if upgrading:
+        return Hold.ROLLOUT_IN_PROGRESS
     if state.speculative.ready == 0:
         return Hold.NO_READY_PODS
     if state.unfit is not None:

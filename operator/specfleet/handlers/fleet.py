@@ -40,6 +40,11 @@ class WorkloadHealth:
     external: bool = False
     release: str | None = None
 
+    @property
+    def stuck(self) -> bool:
+        """Whether the rollout has stopped before its end."""
+        return self.overdue and not (self.serving and self.rolled_out)
+
 
 @dataclass(frozen=True)
 class Fleet:
@@ -72,13 +77,13 @@ class Fleet:
 
     @property
     def overdue(self) -> list[WorkloadHealth]:
-        """What does not serve and has made no progress within its deadline."""
-        return [one for one in self.workloads if one.overdue and not one.serving]
+        """What has not come up whole and has made no progress within its deadline."""
+        return [one for one in self.workloads if one.stuck]
 
     @property
     def ready(self) -> bool:
-        """Both pools and the router serve."""
-        return all(one.serving for one in self.workloads)
+        """Both pools and the router serve, and no rollout has stopped before its end."""
+        return all(one.serving and not one.stuck for one in self.workloads)
 
 
 def fleet(
@@ -160,7 +165,7 @@ def readiness(state: Fleet) -> tuple[bool, Reason, str]:
     if state.ready:
         what = "Both pools" if len(state.pools) == 2 else f"Pool {state.pools[0].name}"
         return True, Reason.AVAILABLE, f"{what} and the router serve."
-    failing = [one for one in state.workloads if not one.serving]
+    failing = [one for one in state.workloads if not one.serving or one.stuck]
     known = [one for one in failing if one.problem is not None]
     first = known[0] if known else failing[0]
     reason = _reason(first, state)

@@ -21,6 +21,7 @@ from specfleet.metrics.direct import Served
 from specfleet.routing.counters import RouterSample
 
 DEAD_GRACE_SECONDS = 10.0
+TAKE_OVER_SECONDS = 120.0  # the kubelet syncs files within 90 s where nobody tells it to
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Memory:
         settled_key: what was rendered when all objects last agreed; while it and they stay, nothing is rendered.
         wanted_version: version of the routes file that was applied last.
         switch_started: epoch seconds of a switch that is not served yet.
+        unconfirmed_since: since when routers have not been seen to serve what was written last.
         outside: what is known of External pools; None where specfleet runs the pools.
         compared: the last verdict about target and draft.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
@@ -63,6 +65,7 @@ class Memory:
     refused: dict[ObjectId, str] = field(default_factory=dict)
     wanted_version: str | None = None
     switch_started: float | None = None
+    unconfirmed_since: float | None = None
     pods_denied: bool = False
     implausible: bool = False
     read_failures: int = 0
@@ -94,6 +97,13 @@ class Memory:
             self.next_sample = 0.0
         if self.outside is not None:
             self.outside.retimed(block_seconds, now)
+
+    def recount(self, now: float) -> None:
+        """Counting starts anew: what is half counted is of pods that are gone."""
+        self.ledger = Ledger(self.block_seconds, now)
+        self.next_block = now + self.block_seconds
+        self.next_sample = 0.0
+        self.blocks = {}
 
     def kept(self, pods: Iterable[PodRecord]) -> None:
         """Forget routers that are gone."""
@@ -159,21 +169,29 @@ class Memory:
         }
         return Serving(version is not None and all(one.version == version for one in answers), agreed)
 
+    def reached(self, state: Fleet) -> dict[str, bool]:
+        """Whether every router that tells it reaches a host of each pool that has ready pods."""
+        readings = [self.samples[pod.uid] for pod in state.routers if pod.uid in self.samples]
+        ready = [pool.name for pool in state.pools if pool.ready > 0]
+        return {name: all(reading.healthy.get(name, 1) > 0 for reading in readings) for name in ready}
+
     def connected(self, state: Fleet) -> bool:
         """Whether every router reaches a host of each pool that has ready pods.
 
         A pod is found by DNS and then has to pass a router's health check, which comes up to half a minute after it
         is ready. Routers that do not answer, or do not tell, are not waited for.
         """
-        pools = [pool.name for pool in state.pools if pool.ready > 0]
-        for pod in state.routers:
-            reading = self.samples.get(pod.uid)
-            if reading is None:
-                if pod.uid not in self.silent_until:
-                    return False
-            elif any(reading.healthy.get(pool, 1) == 0 for pool in pools):
-                return False
-        return True
+        unread = [pod for pod in state.routers if pod.uid not in self.samples and pod.uid not in self.silent_until]
+        return not unread and all(self.reached(state).values())
+
+    def moving(self, routers: tuple[PodRecord, ...], now: float) -> bool:
+        """Whether routers are taking over what was written last; they have done so, or do not tell, after a while."""
+        if not routers or self.unseen(routers, now) or self.serving(routers, self.wanted_version).confirmed:
+            self.unconfirmed_since = None
+            return False
+        if self.unconfirmed_since is None:
+            self.unconfirmed_since = now
+        return now - self.unconfirmed_since < TAKE_OVER_SECONDS
 
     def rejected(self, routers: tuple[PodRecord, ...], version: str | None) -> bool:
         """Whether a router refused files since it last served what was wanted, and still serves something else."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specfleet.api.names import LABEL_DEPLOYMENT
+from specfleet.api.names import ANNOTATION_RUNS, ANNOTATION_TEMPLATE, LABEL_DEPLOYMENT, LABEL_POOL
 from specfleet.cluster.applied import ANNOTATION_APPLIED, digest, packed, projection
 from specfleet.cluster.kinds import DEPLOYMENT, JOB, POD, SPEC_DEPLOYMENT, Kind
 from specfleet.handlers.pods import PodRecord, Problem, failed_create, pod_record
@@ -38,7 +38,9 @@ class Workload:
 class OwnedRecord:
     """One object that carries the label of a SpecDeployment. `live` is the hash of its projection.
 
-    Of a Job, `created` is when, RFC 3339, and `ended` is `Complete` or the reason of its failure.
+    Of a Job, `created` is when, RFC 3339, and `ended` is `Complete` or the reason of its failure. Of a pool's objects,
+    `pool` is its name; of its Deployment, `template` is the hash of the pod template that was applied, and `runs` what
+    its pods are made from, as JSON.
     """
 
     kind: Kind
@@ -53,6 +55,9 @@ class OwnedRecord:
     workload: Workload | None
     created: str | None = None
     ended: str | None = None
+    pool: str | None = None
+    template: str | None = None
+    runs: str | None = None
 
 
 def newer(one: str, other: str) -> bool:
@@ -73,6 +78,7 @@ def controller_uid(meta: Mapping[str, Any]) -> str | None:
 def owned_record(kind: Kind, body: Mapping[str, Any]) -> OwnedRecord:
     """The record of a live object."""
     meta = body["metadata"]
+    annotations = meta.get("annotations") or {}
     seen = projection(body)
     return OwnedRecord(
         kind=kind,
@@ -80,13 +86,16 @@ def owned_record(kind: Kind, body: Mapping[str, Any]) -> OwnedRecord:
         uid=str(meta["uid"]),
         resource_version=str(meta["resourceVersion"]),
         owner_uid=controller_uid(meta),
-        applied=(meta.get("annotations") or {}).get(ANNOTATION_APPLIED),
+        applied=annotations.get(ANNOTATION_APPLIED),
         live=digest(seen),
         body=packed(seen),
         deleting=meta.get("deletionTimestamp") is not None,
         workload=_workload(body) if kind == DEPLOYMENT else None,
         created=str(meta.get("creationTimestamp") or "") if kind == JOB else None,
         ended=_ended(body) if kind == JOB else None,
+        pool=(meta.get("labels") or {}).get(LABEL_POOL),
+        template=annotations.get(ANNOTATION_TEMPLATE),
+        runs=annotations.get(ANNOTATION_RUNS),
     )
 
 

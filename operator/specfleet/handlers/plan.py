@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from specfleet.cluster.applied import ANNOTATION_APPLIED, differences, stamped, unpacked
-from specfleet.cluster.kinds import DEPLOYMENT, JOB, OWNED, Kind, kind_of
+from specfleet.cluster.kinds import CONFIG_MAP, DEPLOYMENT, JOB, OWNED, Kind, kind_of
 from specfleet.handlers.observed import OwnedRecord
 
 Manifest = dict[str, Any]
 ObjectId = tuple[Kind, str]
+_WITH_TEMPLATE = (DEPLOYMENT, CONFIG_MAP)  # of a pool: its pods, and files that they mount
 Verified = Mapping[ObjectId, tuple[str, str]]  # digest applied and live hash that were found to agree
 
 
@@ -34,6 +36,16 @@ class Apply:
     def id(self) -> ObjectId:
         """Kind and name."""
         return self.kind, str(self.manifest["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Another number of replicas for a Deployment that keeps everything else for now."""
+
+    kind: Kind
+    name: str
+    uid: str
+    replicas: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,7 @@ class Plan:
     """All actions of one pass. `wanted`: all objects that are to exist. `agree`: those found so, and their hashes."""
 
     applies: tuple[Apply, ...] = ()
+    scales: tuple[Scale, ...] = ()
     deletes: tuple[Delete, ...] = ()
     taken: tuple[Taken, ...] = ()
     agree: tuple[tuple[OwnedRecord, str], ...] = ()
@@ -100,6 +113,7 @@ def plan(
     observed: Mapping[ObjectId, OwnedRecord],
     verified: Verified,
     kept: frozenset[ObjectId] = frozenset(),
+    waiting: Mapping[str, int] = MappingProxyType({}),
 ) -> Plan:
     """Compare what is wanted with what was observed.
 
@@ -108,12 +122,22 @@ def plan(
         wanted: rendered objects, without owner references.
         verified: pairs of hashes that were compared before.
         kept: objects that stay as they are if they exist, whatever is wanted.
+        waiting: pools that keep their pods' template for now, and how many replicas they are to have.
     """
     owner_uid = owner["metadata"]["uid"]
     applies: list[Apply] = []
     taken: list[Taken] = []
     agree: list[tuple[OwnedRecord, str]] = []
     names: set[ObjectId] = set()
+    scales: list[Scale] = []
+
+    def keep(record: OwnedRecord) -> None:
+        if record.template is not None or record.kind != DEPLOYMENT:
+            agree.append((record, record.applied or ""))  # else its body has still to be compared with
+        replicas = waiting.get(record.pool or "")
+        if record.workload is not None and replicas is not None and record.workload.desired != replicas:
+            scales.append(Scale(record.kind, record.name, record.uid, replicas))
+
     for rendered in wanted:
         kind = kind_of(dict(rendered))
         manifest = owned_manifest(rendered, owner)
@@ -127,6 +151,8 @@ def plan(
         elif kind == JOB:
             # The API server takes no change of a Job's template, and what it is for does not change with it.
             agree.append((record, record.applied or ""))
+        elif kind in _WITH_TEMPLATE and record.pool in waiting:
+            keep(record)
         elif not record.deleting:
             action = _compared(kind, manifest, record, verified.get((kind, name)))
             if action is not None:
@@ -136,14 +162,14 @@ def plan(
     for id_ in kept & observed.keys():
         if observed[id_].owner_uid == owner_uid:
             names.add(id_)
-            agree.append((observed[id_], observed[id_].applied or ""))
+            keep(observed[id_])
     deletes = [
         Delete(record.kind, record.name, record.uid)
         for key, record in sorted(observed.items(), key=lambda item: (item[1].kind.kind, item[1].name))
         if key not in names and record.owner_uid == owner_uid and not record.deleting and record.kind in OWNED
     ]
     applies.sort(key=lambda action: OWNED.index(action.kind))
-    return Plan(tuple(applies), tuple(deletes), tuple(taken), tuple(agree), frozenset(names))
+    return Plan(tuple(applies), tuple(scales), tuple(deletes), tuple(taken), tuple(agree), frozenset(names))
 
 
 def _compared(kind: Kind, manifest: Manifest, record: OwnedRecord, known: tuple[str, str] | None) -> Apply | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specfleet.api.base import duration
-from specfleet.api.status import RouteStatus
+from specfleet.api.status import RouteStatus, SpecDeploymentStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
@@ -114,7 +114,7 @@ class Reconciler:
         self._counter.follow(spec, memory, self._observed.pods(key), now)
         compared = self._gate(key, body, checked, spec, memory, now)
         state = self._fleet(key, body, spec, compared)
-        connecting = not was_ready(parse_status(body)) and not memory.connected(state)
+        connecting = _awaits_routers(parse_status(body)) and not memory.connected(state)
         await sample(memory, state, spec, self._reader, self._metrics, now, connecting=connecting)
         # A router that is new, or new to this process, is asked before its silence could be taken for news.
         unheard = memory.unheard(state.routers, memory.served, now)
@@ -193,6 +193,9 @@ class Reconciler:
     async def _commit(self, key: Key, body: Body, view: View, memory: Memory, now: float) -> float | None:
         """Write the status if there is news, then take over the decision. Seconds until withheld news is due."""
         new, wait = dump(view.status), None
+        before = parse_status(body)
+        # Told first: who is killed in between has not told it, or tells it once more under the same name.
+        await self._teller.upgraded(key, body, before.upgrade, view.status.upgrade, now)
         due = self._due(body.get("status") or {}, new, memory, now)
         if due == 0.0:
             await self._write_status(key, body, new, memory, now)
@@ -208,6 +211,8 @@ class Reconciler:
             self._metrics.switches.labels(*key, view_pool(one, view.spec)).inc()
             logger.info("%s/%s route %s: %s", *key, one.name, one.verdict.message)
         await self._teller.switches(key, body, view.status, memory, now)
+        if before.upgrade is not None and view.status.upgrade is None:
+            memory.recount(now)
         return wait
 
     def _due(self, old: Mapping[str, Any], new: Mapping[str, Any], memory: Memory, now: float) -> float | None:
@@ -331,7 +336,7 @@ class Reconciler:
         confirmed = memory.serving(view.state.routers, view.version).confirmed
         if view.state.routers and not confirmed and not memory.unseen(view.state.routers, now):
             looks.append(UNCONFIRMED_SECONDS)
-        if not memory.connected(view.state) and not was_ready(view.status):
+        if _awaits_routers(view.status) and not memory.connected(view.state):
             looks.append(CONNECTING_SECONDS)
         if memory.taken or memory.refused:
             looks.append(RETRY_SECONDS)
@@ -341,6 +346,11 @@ class Reconciler:
             if one.verdict.next_look_at is not None
         ]
         return min(looks)
+
+
+def _awaits_routers(status: SpecDeploymentStatus) -> bool:
+    """Whether something goes on as soon as routers reach all pools."""
+    return not was_ready(status) or status.upgrade is not None
 
 
 def _with_state(routes: list[RouteStatus], memory: Memory | None) -> list[RouteStatus]:

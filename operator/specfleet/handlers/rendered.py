@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from specfleet.api.findings import Finding, Severity
 from specfleet.api.models import Preflight
-from specfleet.api.names import pool_object
+from specfleet.api.names import ANNOTATION_RUNS, ANNOTATION_TEMPLATE, BASELINE_POOL, LABEL_POOL, pool_object
 from specfleet.api.v1alpha1 import Metadata, SpecDeployment, SpecDeploymentSpec
+from specfleet.cluster.applied import digest
 from specfleet.engines.external import ExternalPools
 from specfleet.engines.registry import engine_module
-from specfleet.handlers.rendering import Checked, Rendered
+from specfleet.handlers.rendering import Checked, Rendered, WantedPool
 from specfleet.preflight.request import PreflightRequest, preflight_request
+from specfleet.render.engine import surging
 from specfleet.render.external_findings import external_findings
-from specfleet.render.objects import render_all
+from specfleet.render.meta import Manifest
+from specfleet.render.objects import pool_deployments, render_all
 from specfleet.render.plan import router_plan
 from specfleet.render.preflight import preflight_job
+from specfleet.render.upgrade import pool_facts
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 
@@ -53,7 +58,8 @@ class SpecRenderer:
             return Checked(spec, refused, warnings)
         wanted = deployment.spec.draft.preflight is not Preflight.SKIP
         request = preflight_request(deployment) if wanted else None
-        return Checked(spec, (), warnings, _breakers(deployment, self.routers), request)
+        pools = {} if deployment.spec.external is not None else self._wanted(deployment)
+        return Checked(spec, (), warnings, _breakers(deployment, self.routers), request, pools)
 
     def render(
         self,
@@ -64,22 +70,44 @@ class SpecRenderer:
         *,
         preflight: PreflightRequest | None = None,
         held: bool = False,
+        alone: bool = False,
+        earlier: str | None = None,
     ) -> Rendered:
         """All objects with these weights. `spec` is that of `body`, read before.
 
-        `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool.
+        `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool; `alone`:
+        there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run.
         """
         deployment = _deployment(body, spec)
         objects = render_all(
-            deployment, self._settings, percents, with_pod_monitor=self._pod_monitors, external=external
+            deployment,
+            self._settings,
+            percents,
+            with_pod_monitor=self._pod_monitors,
+            external=external,
+            earlier=earlier,
         )
+        if spec.external is None:
+            objects = [_noted(deployment, one, alone=alone) for one in objects]
         if held:
             name = pool_object(deployment.name, spec.draft.name)
             objects = [one for one in objects if (one["kind"], one["metadata"]["name"]) != ("Deployment", name)]
         if preflight is not None:
             facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
             objects.append(preflight_job(deployment, preflight, facts, self._settings, None))
-        return Rendered(tuple(objects), router_plan(deployment, percents, external, self.routers).version)
+        plan = router_plan(deployment, percents, external, self.routers, earlier)
+        return Rendered(tuple(objects), plan.version)
+
+    def template(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, pool: str) -> Mapping[str, Any]:
+        """The pod template of one pool."""
+        template: Manifest = pool_deployments(_deployment(body, spec), self._settings)[pool]["spec"]["template"]
+        return template
+
+    def _wanted(self, deployment: SpecDeployment) -> Mapping[str, WantedPool]:
+        return {
+            pool: WantedPool(digest(manifest["spec"]["template"]), _runs(deployment, pool))
+            for pool, manifest in pool_deployments(deployment, self._settings).items()
+        }
 
     def check_external(
         self, body: Mapping[str, Any], spec: SpecDeploymentSpec, external: ExternalPools
@@ -90,6 +118,25 @@ class SpecRenderer:
 
 def _deployment(body: Mapping[str, Any], spec: SpecDeploymentSpec) -> SpecDeployment:
     return SpecDeployment(metadata=Metadata.model_validate(body["metadata"]), spec=spec)
+
+
+def _runs(deployment: SpecDeployment, pool: str) -> str:
+    release = engine_module(deployment.spec.engine.type).facts(deployment, speculative=pool != BASELINE_POOL).release
+    return json.dumps(pool_facts(deployment, pool, release), separators=(",", ":"), sort_keys=True)
+
+
+def _noted(deployment: SpecDeployment, manifest: Manifest, *, alone: bool) -> Manifest:
+    """A pool's Deployment with what the next upgrade is told by; `alone`, rolled without a pod less."""
+    pool = manifest["metadata"]["labels"].get(LABEL_POOL)
+    if manifest["kind"] != "Deployment" or pool is None:
+        return manifest
+    notes = {
+        ANNOTATION_TEMPLATE: digest(manifest["spec"]["template"]),
+        ANNOTATION_RUNS: _runs(deployment, pool),
+    }
+    meta = manifest["metadata"]
+    noted = {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), **notes}}}
+    return surging(noted) if alone and pool == BASELINE_POOL else noted
 
 
 def _breakers(deployment: SpecDeployment, routers: int) -> Mapping[str, int]:

@@ -13,11 +13,19 @@ from specfleet.preflight.request import PreflightRequest
 
 
 @dataclass(frozen=True)
+class WantedPool:
+    """A pool as the spec has it: the hash of its pod template, and what its pods are made from, as JSON."""
+
+    template: str
+    runs: str
+
+
+@dataclass(frozen=True)
 class Checked:
     """A SpecDeployment read and validated; `spec` is None where `errors` says why.
 
     `breakers` are the requests in flight that one router lets through, by pool; `preflight` is what is to be compared
-    before the speculative pool is made, None where nothing is.
+    before the speculative pool is made, None where nothing is; `pools` are those that specfleet runs, by name.
     """
 
     spec: SpecDeploymentSpec | None
@@ -25,6 +33,7 @@ class Checked:
     warnings: tuple[Finding, ...] = ()
     breakers: Mapping[str, int] = field(default_factory=dict)
     preflight: PreflightRequest | None = None
+    pools: Mapping[str, WantedPool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,11 +70,17 @@ class Renderer(Protocol):
         *,
         preflight: PreflightRequest | None = None,
         held: bool = False,
+        alone: bool = False,
+        earlier: str | None = None,
     ) -> Rendered:
         """All objects, with `percents` of each route's traffic going to speculation; `external` pools as seen.
 
-        `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool.
+        `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool; `alone`:
+        there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run.
         """
+
+    def template(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, pool: str) -> Mapping[str, Any]:
+        """The pod template of one pool."""
 
     def check_external(
         self, body: Mapping[str, Any], spec: SpecDeploymentSpec, external: ExternalPools

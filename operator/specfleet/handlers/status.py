@@ -20,6 +20,7 @@ from specfleet.api.status import (
     SpecDeploymentStatus,
     Summary,
     Switch,
+    UpgradeStatus,
 )
 from specfleet.decision.report import Report, observed, sentence
 from specfleet.decision.rule import Verdict
@@ -195,6 +196,7 @@ def assembled(
     routes_version: str | None,
     attribution: Literal["Router", "Engine", "Deployment"] = "Router",
     preflight: PreflightStatus | None = None,
+    upgrade: UpgradeStatus | None = None,
 ) -> SpecDeploymentStatus:
     """The whole status."""
     return SpecDeploymentStatus(
@@ -207,6 +209,7 @@ def assembled(
         pools=pools,
         routes=routes,
         preflight=preflight,
+        upgrade=upgrade,
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import SpecDeploymentStatus
+from specfleet.api.status import SpecDeploymentStatus, UpgradeStatus
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError
 from specfleet.cluster.events import event
@@ -19,6 +19,7 @@ from specfleet.handlers.observed import Key
 logger = logging.getLogger(__name__)
 TELL_SECONDS = 600.0
 MANY_FIELDS = 5
+_WARNINGS = frozenset({"DriftCorrected", "UpgradeStuck"})
 
 
 class Teller:
@@ -48,6 +49,28 @@ class Teller:
             reason = "SpeculationOff" if last.pool == BASELINE_POOL else "SpeculationOn"
             await self._post(key, body, reason, f"Route {route.name}: {last.message}", "Switch", at, once)
 
+    async def upgraded(
+        self,
+        key: Key,
+        body: Mapping[str, Any],
+        before: UpgradeStatus | None,
+        now_is: UpgradeStatus | None,
+        now: float,
+    ) -> None:
+        """Tell what has become of an upgrade since status was written: a pool begins, hangs, or all is done."""
+        generation = body["metadata"]["generation"]
+        if now_is is None:
+            if before is not None:
+                note = f"Upgrade done: {before.changes}. All pods carry it."
+                await self._post(key, body, "UpgradeFinished", note, "Upgrade", now, f"{generation}/{before.changes}")
+            return
+        was = (None, None, None) if before is None else (before.state, before.pool, before.changes)
+        if now_is.state == "Waiting" or was == (now_is.state, now_is.pool, now_is.changes):
+            return
+        reason = "UpgradeStuck" if now_is.state == "Stuck" else "UpgradeRolling"
+        once = f"{generation}/{now_is.pool}/{now_is.changes}"
+        await self._post(key, body, reason, f"Upgrade, {now_is.changes}. {now_is.message}", "Upgrade", now, once)
+
     async def corrected(self, key: Key, body: Mapping[str, Any], what: Corrected, now: float) -> None:
         """Tell that somebody's edit of an owned object was put back."""
         fields = ", ".join(what.fields[:MANY_FIELDS]) or "fields"
@@ -68,7 +91,7 @@ class Teller:
             at=at,
             instance=self._instance,
             once=once,
-            kind="Warning" if reason == "DriftCorrected" else "Normal",
+            kind="Warning" if reason in _WARNINGS else "Normal",
         )
         try:
             await self._client.post_event(made)

@@ -5,8 +5,9 @@ Decide, weigh, render where something is new, compare, and put the status togeth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from specfleet.api.conditions import ConditionType, Reason
@@ -46,6 +47,7 @@ from specfleet.handlers.status import (
     timestamp,
 )
 from specfleet.handlers.unfit import unread_pods
+from specfleet.handlers.upgrade import Upgrade, upgrade
 from specfleet.preflight.request import PreflightRequest
 
 Body = dict[str, Any]
@@ -93,16 +95,21 @@ def compute(
         memory.outside.hold(_speculative(memory, spec), now) if together and memory.outside else None
     )
     rooms = _rooms(checked, spec, memory, state, together=together)
-    decisions = decide(spec, states, memory.blocks, now, hold_for(state, uncounted, rejected), rooms, together=together)
+    upgrading = partial(_upgrade, key, body, checked, spec, memory, state, owned, renderer, gate, before)
+    upgraded = upgrading(moving=memory.moving(state.routers, now))
+    state = upgraded.marked(state)
+    if upgraded.redrafted:
+        states = {name: one.forgetful() for name, one in states.items()}
+    hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
+    decisions = decide(spec, states, memory.blocks, now, hold, rooms, together=together)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
     full = memory.outside is not None and memory.outside.full
     percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name], speculative_full=full)
     outside = memory.outside.assessment if memory.outside is not None else None
-    settled_key = digest(
-        [body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside), gate.digest]
-    )
+    inputs = [body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside), gate.digest]
     request = checked.preflight if gate.run else None
-    actions, version = _planned(body, spec, percents, settled_key, memory, owned, renderer, gate, request)
+    planned = _planned(body, spec, percents, inputs, memory, state, owned, renderer, gate, request, upgraded, upgrading)
+    actions, version, settled_key, upgraded = planned
     serving = memory.serving(state.routers, version)
     unseen = memory.unseen(state.routers, now)
     uncovered = together or memory.counts is not None
@@ -139,6 +146,8 @@ def compute(
             unseen=unseen,
             unmeasured=[name for name, limit in outside.capacity.items() if limit is None] if outside else (),
             preflight=gate.said,
+            suppressed=memory.counts.suppressed if memory.counts is not None else None,
+            upgrade=upgraded.status,
         )
     status = assembled(
         name=key[1],
@@ -150,6 +159,7 @@ def compute(
         routes_version=version,
         attribution=_attribution(memory),
         preflight=gate.record,
+        upgrade=upgraded.status,
     )
     return View(spec, state, decisions, actions, version, settled_key, status)
 
@@ -207,27 +217,68 @@ def _rendered_from(outside: Assessment | None) -> list[Any]:
     return [[p.name, p.service, p.headless, p.port, len(p.pods), p.release, p.max_sequences] for p in pools]
 
 
+def _upgrade(
+    key: Key,
+    body: Body,
+    checked: Checked,
+    spec: SpecDeploymentSpec,
+    memory: Memory,
+    state: Fleet,
+    owned: Mapping[ObjectId, OwnedRecord],
+    renderer: Renderer,
+    gate: Gate,
+    before: SpecDeploymentStatus,
+    *,
+    moving: bool,
+) -> Upgrade:
+    return upgrade(
+        key[1],
+        spec,
+        body["metadata"]["uid"],
+        checked.pools,
+        owned,
+        state,
+        before.upgrade,
+        partial(renderer.template, body, spec),
+        held=gate.held,
+        moving=moving,
+        reached=memory.reached(state),
+    )
+
+
 def _planned(
     body: Body,
     spec: SpecDeploymentSpec,
     percents: Mapping[str, int],
-    settled_key: str,
+    inputs: list[Any],
     memory: Memory,
+    state: Fleet,
     owned: Mapping[ObjectId, OwnedRecord],
     renderer: Renderer,
     gate: Gate,
     request: PreflightRequest | None,
-) -> tuple[Plan, str]:
-    """The plan and the routes' version; nothing is rendered while neither input nor objects have changed."""
+    upgraded: Upgrade,
+    again: Callable[..., Upgrade],
+) -> tuple[Plan, str, str, Upgrade]:
+    """The plan, the routes' version, the key of both, and what the upgrade comes to with that version.
+
+    Nothing is rendered while neither input nor objects have changed.
+    """
+    settled_key = digest([*inputs, upgraded.digest])
     if memory.settled_key == settled_key and memory.wanted_version is not None and memory.agrees(owned):
-        return Plan(wanted=memory.wanted), memory.wanted_version
+        return Plan(wanted=memory.wanted), memory.wanted_version, settled_key, upgraded
     outside = memory.outside.assessment if memory.outside is not None else None
     pools = None if outside is None else outside.pools
     held = gate.held is not None
-    rendered = renderer.render(body, spec, percents, pools, preflight=request, held=held)
+    alone, earlier = upgraded.alone, upgraded.from_release
+    rendered = renderer.render(body, spec, percents, pools, preflight=request, held=held, alone=alone, earlier=earlier)
+    if state.routers and rendered.routes_version != memory.wanted_version:
+        upgraded = again(moving=True)
+        settled_key = digest([*inputs, upgraded.digest])
+    replicas = {pool.name: pool.desired for pool in state.pools if pool.name in upgraded.waits}
     kept = gate.kept(body["metadata"]["name"], spec.draft.name)
-    actions = plan(body, rendered.objects, owned, memory.verified, kept)
-    return actions, rendered.routes_version
+    actions = plan(body, rendered.objects, owned, memory.verified, kept, replicas)
+    return actions, rendered.routes_version, settled_key, upgraded
 
 
 def view_pool(decision: RouteDecision, spec: SpecDeploymentSpec) -> str:

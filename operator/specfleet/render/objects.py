@@ -30,6 +30,7 @@ def render_all(
     *,
     with_pod_monitor: bool = False,
     external: ExternalPools | None = None,
+    earlier: str | None = None,
 ) -> list[Manifest]:
     """All objects, in the order of writing: what pods mount or name comes before the pods.
 
@@ -39,13 +40,13 @@ def render_all(
         weights: percent of speculation by route; a route that is missing gets its initial share.
         owner: the object that they belong to; None leaves the references out.
         with_pod_monitor: whether the cluster has the kind PodMonitor.
-        external: what is known of External pools; see `router_plan`.
+        external, earlier: what is known of External pools, and the engine's release before; see `router_plan`.
 
     Raises:
         ValueError: the object has errors; `specfleet.render.validate` says which.
     """
     pools = _rendered_pools(deployment, settings)
-    plan = router_plan(deployment, weights or {}, external, settings.router.replicas)
+    plan = router_plan(deployment, weights or {}, external, settings.router.replicas, earlier)
     objects = [
         service_account(deployment, owner),
         bootstrap_config_map(deployment, owner),
@@ -61,6 +62,12 @@ def render_all(
     if with_pod_monitor:
         objects.append(pod_monitor(deployment, settings, owner))
     return objects
+
+
+def pool_deployments(deployment: SpecDeployment, settings: OperatorSettings) -> dict[str, Manifest]:
+    """The Deployments of the pools that specfleet runs, by the pool's name, without owner references."""
+    pools = _rendered_pools(deployment, settings)
+    return {pool: engine_deployment(deployment, pool, facts, None) for pool, facts in pools.items()}
 
 
 def _rendered_pools(deployment: SpecDeployment, settings: OperatorSettings) -> dict[str, EngineFacts]:

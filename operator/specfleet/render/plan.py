@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from specfleet.api.base import quantity_bytes
 from specfleet.api.names import BASELINE_POOL, pool_object
@@ -12,6 +13,7 @@ from specfleet.api.v1alpha1 import External, Initial, Route, RouteMatch, SpecDep
 from specfleet.engines.external import ExternalPool, ExternalPools, undiscovered
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.registry import engine_module
+from specfleet.engines.release import parse_version
 from specfleet.engines.running import IDLE_SECONDS, running_engine
 from specfleet.render.meta import content_hash
 from specfleet.routing.clusters import UNLIMITED, clusters
@@ -45,6 +47,7 @@ def router_plan(
     weights: Mapping[str, int],
     external: ExternalPools | None = None,
     routers: int = ROUTER_REPLICAS,
+    earlier: str | None = None,
 ) -> RouterPlan:
     """The plan for these weights (route -> percent of speculation; a route that is missing gets its initial share).
 
@@ -53,6 +56,7 @@ def router_plan(
     Args:
         external: what is known of External pools, by name; None or a missing one: only what the object says.
         routers: how many routers there are to be.
+        earlier: the engine's release that some pods may still run; what is asked and sent then suits both.
 
     Raises:
         ValueError: the object has errors, or a weight is out of range.
@@ -61,6 +65,8 @@ def router_plan(
         plan = _external_plan(deployment, weights, external or {})
     else:
         plan = _split_plan(deployment, weights, routers)
+        if earlier is not None:
+            plan = _for_both(plan, deployment, earlier)
     return replace(plan, version=content_hash(json.dumps([clusters(plan), route_table(plan)])))
 
 
@@ -81,6 +87,29 @@ def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int], routers:
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
     )
+
+
+def _for_both(plan: RouterPlan, deployment: SpecDeployment, earlier: str) -> RouterPlan:
+    """The plan while pods of two releases run: a health check that both answer, and no field that either refuses.
+
+    A release answers the health check of an older one, not the other way round.
+    """
+    spec = deployment.spec
+    update: dict[str, Any] = {"version": earlier, "image": None, "args": {}, "extra_args": []}
+    other = deployment.model_copy(
+        update={"spec": spec.model_copy(update={"engine": spec.engine.model_copy(update=update)})}
+    )
+    module = engine_module(spec.engine.type)
+    then, now = parse_version(earlier), parse_version(module.facts(deployment, speculative=False).release)
+    if then is not None and now is not None and then < now:
+        path = module.facts(other, speculative=False).health_path
+        baseline, speculative = (replace(pool, health_path=path) for pool in (plan.baseline, plan.speculative))
+        plan = replace(plan, baseline=baseline, speculative=speculative)
+    try:
+        refused = module.facts(other, speculative=True).refused_fields
+    except ValueError:
+        refused = ()  # the draft that the spec has now is none that the release before could use
+    return replace(plan, refused_fields=tuple(dict.fromkeys((*plan.refused_fields, *refused))))
 
 
 def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts, routers: int) -> PoolPlan:
