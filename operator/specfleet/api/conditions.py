@@ -101,6 +101,7 @@ class Reason(StrEnum):
     ENGINE_METRICS_UNREADABLE = "EngineMetricsUnreadable"
     ENGINE_METRICS_LOCKED = "EngineMetricsLocked"
     ENGINE_COUNTS_NOTHING = "EngineCountsNothing"
+    ENGINE_SUPPRESSED = "EngineSuppressed"
     CAPACITY_UNKNOWN = "CapacityUnknown"
     SWITCHING = "Switching"
     SETTLED = "Settled"
@@ -295,6 +296,11 @@ REASONS: dict[Reason, ReasonEntry] = {
     ),
     Reason.ENGINE_COUNTS_NOTHING: ReasonEntry(
         (_C.METRICS_AVAILABLE,), "False", "The engine counts nothing from which acceptance could be told."
+    ),
+    Reason.ENGINE_SUPPRESSED: ReasonEntry(
+        (_C.SPECULATION_ACTIVE,),
+        "False",
+        "No engine of the speculative pool drafts any more, though they generate: something in the engine stopped it.",
     ),
     Reason.CAPACITY_UNKNOWN: ReasonEntry(
         (_C.CAPACITY_SUFFICIENT,), "False", "How many requests a pod runs at once is not known; nothing moves there."

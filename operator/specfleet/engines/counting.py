@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
-from specfleet.engines import sglang, sglang_tables, vllm, vllm_tables
+from specfleet.engines import sglang, sglang_tables, trtllm, trtllm_drafts, trtllm_tables, vllm, vllm_tables
 from specfleet.engines.declared import declared_release
 
 
@@ -22,6 +22,9 @@ class EngineCounting:
         why: why the engine counts and not the routers, as the beginning of a sentence.
         lacks: what is missing where the page tells no acceptance, and what to do, as the beginning of a sentence.
         path: of its metrics page.
+        silent: whether the release is known to count nothing, so that its pages are not read.
+        suppressed: what may keep it from drafting beside the policy, and what to do, as a sentence; None where an
+            engine that drafts nothing is not taken for one that was kept from it.
     """
 
     port: int
@@ -29,9 +32,11 @@ class EngineCounting:
     why: str
     lacks: str
     path: str = "/metrics"
+    silent: bool = False
+    suppressed: str | None = None
 
 
-def _sglang(_: Version) -> EngineCounting:
+def _sglang(_: Version, __: SpecDeploymentSpec) -> EngineCounting:
     since = sglang_tables.COUNTING_SINCE
     return EngineCounting(
         sglang.PORT,
@@ -41,7 +46,22 @@ def _sglang(_: Version) -> EngineCounting:
     )
 
 
-def _vllm(release: Version) -> EngineCounting | None:
+def _trtllm(release: Version, spec: SpecDeploymentSpec) -> EngineCounting:
+    since = trtllm_tables.COUNTING_SINCE
+    return EngineCounting(
+        trtllm.PORT,
+        None,
+        "TensorRT-LLM's answers carry no figures, and its counters know of no route",
+        f"TensorRT-LLM {release} counts no drafts that a decision could rest on, which it does from {since} on"
+        if release < since
+        else "The engines count no drafts: their pages have no series trtllm_spec_decode_*",
+        path=trtllm.METRICS_PATH,
+        silent=release < since,
+        suppressed=trtllm_drafts.suppresses(spec),
+    )
+
+
+def _vllm(release: Version, _: SpecDeploymentSpec) -> EngineCounting | None:
     if vllm_tables.has_figures(release):
         return None
     return EngineCounting(
@@ -52,8 +72,9 @@ def _vllm(release: Version) -> EngineCounting | None:
     )
 
 
-_COUNTING: Mapping[EngineType, Callable[[Version], EngineCounting | None]] = {
+_COUNTING: Mapping[EngineType, Callable[[Version, SpecDeploymentSpec], EngineCounting | None]] = {
     EngineType.SGLANG: _sglang,
+    EngineType.TENSORRTLLM: _trtllm,
     EngineType.VLLM: _vllm,
 }
 
@@ -64,4 +85,4 @@ def engine_counting(spec: SpecDeploymentSpec) -> EngineCounting | None:
     if spec.external is not None or counting is None:
         return None
     version, _ = declared_release(spec.engine, public_image="", newest="", in_full=False)
-    return None if version is None else counting(version)
+    return None if version is None else counting(version, spec)

@@ -38,6 +38,8 @@ class Counter:
             return
         ready = [pod for pod in pods if pod.component == "engine" and pod.pool == spec.draft.name and pod.ready]
         counts.kept({pod.uid: pod.name for pod in ready}, memory.ledger)
+        if how is not None and how.silent:
+            return
         idle = counts.reading is None or counts.reading.done()
         new = [pod for pod in ready if pod.uid not in counts.readings and pod.name not in counts.troubles]
         if idle and (now >= memory.next_sample or new):

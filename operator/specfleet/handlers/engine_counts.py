@@ -16,6 +16,9 @@ from specfleet.handlers.external import TOGETHER
 from specfleet.handlers.starts import Starts
 from specfleet.metrics.engine import EngineReading
 
+SUPPRESSED_TOKENS = 1000
+"""Decode tokens without a single draft after which an engine is taken to draft no more."""
+
 
 @dataclass
 class EngineCounts:
@@ -26,6 +29,7 @@ class EngineCounts:
         readings: the last page of each, by uid.
         troubles: why a page could not be read, by pod name.
         starts: when the engines' processes began.
+        drafting: the last page of each on which drafts had moved, by uid.
         reading: the round of readings under way.
     """
 
@@ -34,12 +38,36 @@ class EngineCounts:
     readings: dict[str, EngineReading] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     starts: Starts = field(default_factory=Starts)
+    drafting: dict[str, EngineReading] = field(default_factory=dict)
     reading: asyncio.Task[None] | None = None
 
     @property
     def counts_nothing(self) -> bool:
         """Whether every page that was read lacks what acceptance could be told by."""
-        return bool(self.readings) and all(one.totals(1) is None for one in self.readings.values())
+        return self.how.silent or (bool(self.readings) and all(one.totals(1) is None for one in self.readings.values()))
+
+    @property
+    def suppressed(self) -> str | None:
+        """That no engine drafts any more, and why that may be; None where one does, or it cannot be told."""
+        still = self._undrafted
+        if self.how.suppressed is None or not still or set(still) != set(self.readings):
+            return None
+        return f"{self._told(still)}: {self.how.suppressed}."
+
+    @property
+    def _undrafted(self) -> dict[str, int]:
+        """Decode tokens without a draft of the pods that draft no more, by uid."""
+        grown = {
+            uid: one.decode_tokens - self.drafting[uid].decode_tokens
+            for uid, one in self.readings.items()
+            if uid in self.drafting and one.speculative
+        }
+        return {uid: tokens for uid, tokens in grown.items() if tokens >= SUPPRESSED_TOKENS}
+
+    @staticmethod
+    def _told(still: Mapping[str, int]) -> str:
+        pods = "1 engine pod has" if len(still) == 1 else f"{len(still)} engine pods have"
+        return f"{pods} drafted nothing for the last {sum(still.values())} tokens"
 
     @property
     def together(self) -> bool:
@@ -69,12 +97,17 @@ class EngineCounts:
     @property
     def _read(self) -> str:
         if self.together:
-            return f"{self.how.why}: {TOGETHER}."
+            still = self._undrafted if self.how.suppressed is not None else {}
+            told = f" {self._told(still)}: {self.how.suppressed}." if still else ""
+            return f"{self.how.why}: {TOGETHER}.{told}"
         return "The engines count by route, and their counters are read."
 
     def take_in(self, uid: str, reading: EngineReading, ledger: Ledger, routes: Iterable[str], tokens: int) -> None:
         """One page of the pod `uid`; `tokens` is k."""
         self.readings[uid] = reading
+        last = self.drafting.get(uid)
+        if last is None or reading.drafted != last.drafted or reading.decode_tokens < last.decode_tokens:
+            self.drafting[uid] = reading
         totals = reading.totals(tokens)
         if totals is None:
             return
@@ -90,6 +123,7 @@ class EngineCounts:
         self.expected = tuple(pods)
         for uid in set(self.readings) - set(pods):
             del self.readings[uid]
+            self.drafting.pop(uid, None)
             self.starts.forget(uid)
             ledger.forget(uid)
         self.troubles = {name: text for name, text in self.troubles.items() if name in pods.values()}

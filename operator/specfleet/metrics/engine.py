@@ -49,12 +49,27 @@ _SGLANG = {
     "sglang:spec_num_draft_tokens": "draft_tokens",
     "sglang:spec_accept_length": "accept_length",
 }
-_SERIES: dict[EngineType, dict[str, str]] = {EngineType.VLLM: _VLLM, EngineType.SGLANG: _SGLANG}
+# Requests and their tokens move when a request ends, drafts with each iteration.
+_TRTLLM = {
+    "trtllm_generation_tokens_total": "generation_tokens",
+    "trtllm_request_success_total": "finished",
+    "trtllm_num_requests_running": "running",
+    "trtllm_num_requests_waiting": "waiting",
+    "trtllm_spec_decode_num_draft_tokens_total": "drafted",
+    "trtllm_spec_decode_num_accepted_tokens_total": "accepted",
+    "trtllm_speculative_config_info": "configured",
+}
+_SERIES: dict[EngineType, dict[str, str]] = {
+    EngineType.VLLM: _VLLM,
+    EngineType.SGLANG: _SGLANG,
+    EngineType.TENSORRTLLM: _TRTLLM,
+}
+_PREFIXES = {"vllm:": EngineType.VLLM, "sglang:": EngineType.SGLANG, "trtllm_": EngineType.TENSORRTLLM}
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SAME = frozenset({"draft_tokens", "accept_length"})  # settings and ratios of each rank
 _BY_ROUTE = frozenset({"generation_tokens", "finished", "rounds"})
 # These never end with a token: they would be subtracted as requests whose first token came of the prefill.
-_NO_TOKEN = frozenset({"abort", "error"})
+_NO_TOKEN = frozenset({"abort", "error", "cancelled"})
 
 
 class EngineError(Exception):
@@ -123,14 +138,28 @@ class EngineReading:
         """
         yielded = max(0, self.decode_tokens - (self.rounds or 0))
         if self.engine is EngineType.VLLM:
-            if not self.speculative:
+            # Without rounds it is the V0 engine (up to 0.9.2), which adds its running totals up anew with every look.
+            if not self.speculative or self.rounds is None:
                 return None
             return RouteTotals(self.decode_tokens, min(self.accepted, yielded), self.drafted, self.finished)
+        if self.engine is EngineType.TENSORRTLLM:
+            return self._trtllm_totals(draft_tokens)
         if self.rounds is None:
             # The series comes with the first verification, and counters move when a request ends.
             return None if self.finished else RouteTotals(0, 0, 0, 0)
         drafted = self.rounds * draft_tokens
         return RouteTotals(self.decode_tokens, min(yielded, drafted), drafted, self.finished)
+
+    def _trtllm_totals(self, draft_tokens: int) -> RouteTotals | None:
+        """Drafts are counted as they are made, tokens when their request ends: no more was accepted than fits them.
+
+        Neither series is there before its first sample; whether nothing is drafted or nothing is counted is told by
+        what else an iteration leaves on the page.
+        """
+        if not self.speculative:
+            return None if self.finished else RouteTotals(0, 0, 0, 0)
+        most = self.decode_tokens * draft_tokens // (draft_tokens + 1)
+        return RouteTotals(self.decode_tokens, min(self.accepted, self.drafted, most), self.drafted, self.finished)
 
     def facts(self) -> EngineMetrics:
         """The same as facts of an external pod."""
@@ -168,6 +197,11 @@ class EngineReader:
             return parse_page(raw.decode(errors="replace"), time.time(), engine, route_label)
         except ValueError as error:
             raise EngineError(f"GET {where} {error}") from error
+
+    async def page(self, address: str, port: int, path: str = METRICS_PATH) -> str:
+        """The metrics page of the engine at `address` as it is. Raises EngineError."""
+        raw, _ = await self._get(address, port, path)
+        return raw.decode(errors="replace")
 
     async def release(self, address: str, port: int) -> str | None:
         """The release that the engine tells by GET /version (vLLM); None where it tells none."""
@@ -241,28 +275,28 @@ def parse_page(text: str, at: float, engine: EngineType, route_label: str | None
     values: dict[str, float] = {}
     routes: dict[str, dict[str, int]] = {}
     started = None
-    prefixes = set()
+    pages: set[EngineType] = set()
     for line in text.splitlines():
-        found = _NAME.match(line)
+        found = _NAME.match(line.removeprefix("# HELP ").removeprefix("# TYPE "))
         if found is None:
             continue
         name = found.group(0)
-        prefix, colon, _ = name.partition(":")
-        if colon:
-            prefixes.add(prefix)
+        pages |= {kind for prefix, kind in _PREFIXES.items() if name.startswith(prefix)}
+        if line.startswith("#"):
+            continue
         if name == _STARTED or name in wanted:
             for sample_name, labels, value in _samples(line):
                 if sample_name == _STARTED:
                     started = value
-                elif labels.get("finished_reason") not in _NO_TOKEN:
+                elif not _is_left_out(labels):
                     name_of = wanted[sample_name]
                     known = values.get(name_of, 0.0)
                     values[name_of] = max(known, value) if name_of in _SAME else known + value
                     if route_label is not None and labels.get(route_label) and name_of in _BY_ROUTE:
                         by_route = routes.setdefault(labels[route_label], {})
                         by_route[name_of] = by_route.get(name_of, 0) + int(value)
-    if "generation_tokens" not in values:
-        raise ValueError(_other(engine, prefixes))
+    if engine not in pages or (engine is not EngineType.TENSORRTLLM and "generation_tokens" not in values):
+        raise ValueError(_other(engine, pages))
     return replace(_reading(engine, values, at, started), routes=routes)
 
 
@@ -278,28 +312,37 @@ def _samples(line: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
         yield sample.name, sample.labels, sample.value
 
 
-def _other(engine: EngineType, prefixes: set[str]) -> str:
-    others = {"vllm": EngineType.VLLM, "sglang": EngineType.SGLANG}
-    mine = next(prefix for prefix, kind in others.items() if kind is engine)
-    if mine in prefixes:
+def _is_left_out(labels: Mapping[str, str]) -> bool:
+    """Requests without a token, and a speculative config that TensorRT-LLM tells to be none."""
+    return labels.get("finished_reason") in _NO_TOKEN or labels.get("spec_enabled", "").lower() == "false"
+
+
+def _other(engine: EngineType, pages: set[EngineType]) -> str:
+    mine = next(prefix for prefix, kind in _PREFIXES.items() if kind is engine)
+    if engine in pages:
         cure = "--disable-log-stats" if engine is EngineType.VLLM else "what switches them off"
         return f"has no counters of tokens: remove {cure} from the engine's arguments"
-    other = next((kind for prefix, kind in others.items() if prefix in prefixes), None)
+    other = next((kind for kind in _PREFIXES.values() if kind in pages), None)
     if other is not None:
         return f"is {other}'s page, and engine.type says {engine}: write engine.type: {other}"
     return (
-        f"is not {engine}'s page (no series {mine}:...): is the Service's port that of the engine? Metrics on another "
+        f"is not {engine}'s page (no series {mine}...): is the Service's port that of the engine? Metrics on another "
         "port are found by the pods' annotation prometheus.io/port"
     )
 
 
 def _reading(engine: EngineType, values: Mapping[str, float], at: float, started: float | None) -> EngineReading:
-    generated, finished = int(values["generation_tokens"]), int(values.get("finished", 0.0))
+    generated, finished = int(values.get("generation_tokens", 0.0)), int(values.get("finished", 0.0))
     rounds = int(values["rounds"]) if "rounds" in values else None
     speculative: bool | None
     if engine is EngineType.VLLM:
         # vLLM has these series exactly where it was started with a speculative config.
         speculative = "drafted" in values
+    elif engine is EngineType.TENSORRTLLM:
+        # The setting is told at the start; an engine whose iterations leave no load counts no drafts either.
+        counts = "generation_tokens" in values or not finished
+        configured = values.get("configured") and "running" in values
+        speculative = True if counts and (values.get("drafted") or configured) else None
     else:
         # SGLang shows its counter of verifications after the first one, and gauges that are 0 without speculation.
         speculative = True if rounds or values.get("accept_length") or values.get("draft_tokens") else None

@@ -296,3 +296,96 @@ def test_another_count_starts_anew() -> None:
             assert memory.ledger is not ledger
 
     asyncio.run(run())
+
+
+def trtllm_spec(
+    version: str = "1.4.0rc1", mode: str = "EAGLE3", args: dict[str, str] | None = None
+) -> SpecDeploymentSpec:
+    draft = {"name": "ngram", "mode": mode, "tokens": 4, "args": args or {}}
+    spec: dict[str, object] = {
+        "engine": {"type": "TensorRTLLM", "version": version},
+        "target": {"model": "owner/target"},
+        "drafts": [draft | ({} if mode == "NGram" else {"model": "owner/head"})],
+        "pools": {"replicas": 2},
+        "policy": {"minAcceptancePercent": 40},
+    }
+    return SpecDeployment.parse({"metadata": {"name": "assistant"}, "spec": spec}).spec
+
+
+def trtllm_page(tokens: int, requests: int, drafted: int) -> str:
+    labels = 'model_name="assistant",engine_type="trtllm"'
+    return "\n".join(
+        [
+            f"trtllm_generation_tokens_total{{{labels}}} {tokens}",
+            f'trtllm_request_success_total{{{labels},finished_reason="stop"}} {requests}',
+            f"trtllm_num_requests_running{{{labels}}} 1",
+            f"trtllm_spec_decode_num_draft_tokens_total{{{labels}}} {drafted}",
+            f"trtllm_spec_decode_num_accepted_tokens_total{{{labels}}} {drafted // 4}",
+        ]
+    )
+
+
+GATE = {"acceptance_rate_window_size": "100", "acceptance_rate_threshold": "0.3"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "args", "part"),
+    [
+        ("EAGLE3", {}, "look at the engine's log"),
+        ("EAGLE3", GATE, "its own gate (acceptance_rate_threshold, acceptance_rate_window_size) holds until the pod"),
+        ("EAGLE3", {"max_concurrency": "8"}, "let it draft nothing at large batches"),
+        ("NGram", GATE, "its own gate"),
+        ("NGram", {}, None),
+    ],
+)
+def test_an_engine_that_drafts_no_more_is_said_to_be_suppressed(
+    mode: str, args: dict[str, str], part: str | None
+) -> None:
+    """n-grams draft nothing where nothing repeats, which is no suppression unless the engine was told to stop."""
+
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        spec = trtllm_spec(mode=mode, args=args)
+        for at, page_ in enumerate(
+            (trtllm_page(1000, 10, 800), trtllm_page(1500, 15, 800), trtllm_page(2200, 20, 800))
+        ):
+            pages.pages["10.0.0.1"] = page_
+            await followed(counter, pages, memory, [pod("a-1")], 10.0 + at, spec)
+            assert memory.counts is not None
+            counts = memory.counts
+            if at < 2:
+                assert counts.suppressed is None
+        if part is None:
+            assert counts.suppressed is None
+            return
+        assert counts.suppressed is not None
+        assert "1 engine pod has drafted nothing for the last 1190 tokens" in counts.suppressed
+        assert part in counts.suppressed
+        # One of two pods that goes on drafting keeps speculation active; what is read says so.
+        pages.pages["10.0.0.2"] = trtllm_page(100, 1, 80)
+        await followed(counter, pages, memory, [pod("a-1"), pod("b-2")], 20.0, spec)
+        assert counts.suppressed is None
+        assert "drafted nothing for the last" in counts.said(None).message
+        # It drafts again, or has been restarted.
+        pages.pages["10.0.0.1"] = trtllm_page(10, 1, 8)
+        await followed(counter, pages, memory, [pod("a-1")], 30.0, spec)
+        assert counts.suppressed is None
+
+    asyncio.run(run())
+
+
+def test_a_release_that_counts_nothing_is_not_asked_and_says_since_when_it_would() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        await followed(counter, pages, memory, [pod("a-1")], 10.0, trtllm_spec("1.2.1"))
+
+        assert pages.asked == []
+        assert memory.counts is not None
+        said = memory.counts.said(memory.counts.hold(memory.ledger, 10.0))
+        assert (said.status, said.reason) == ("False", Reason.ENGINE_COUNTS_NOTHING)
+        assert "TensorRT-LLM 1.2.1 counts no drafts" in said.message
+        assert "from 1.3.0rc13 on" in said.message
+
+    asyncio.run(run())
