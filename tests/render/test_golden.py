@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from specfleet.api.findings import errors
 from specfleet.api.v1alpha1 import Draft, EngineType, SpecDeployment
+from specfleet.engines.protocol import EngineFacts
+from specfleet.engines.vllm import VLLM
 from specfleet.render.meta import OwnerRef
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate, validate_document
@@ -37,6 +40,21 @@ Document = dict[str, Any]
 @FOLDERS
 def test_the_objects_are_those_of_the_golden_file(folder: Path) -> None:
     assert golden_text(folder) == (folder / "objects.yaml").read_text(), "run python -m tests.render.regenerate"
+
+
+@pytest.mark.parametrize("name", ["vllm/0.9.1/medusa", "vllm/0.18.0/mtp", "vllm/0.33/eagle3"])
+def test_an_argument_that_is_left_out_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = FIXTURES / name
+    golden, facts = (folder / "objects.yaml").read_text(), VLLM.facts
+    words = facts(VLLM(), read_deployment(folder), speculative=True).args
+    for word in words:
+
+        def without(*given: Any, left_out: str = word, **asked: Any) -> EngineFacts:
+            found = facts(*given, **asked)
+            return replace(found, args=tuple(one for one in found.args if one != left_out))
+
+        monkeypatch.setattr(VLLM, "facts", without)
+        assert golden_text(folder) != golden, word
 
 
 @FOLDERS
@@ -84,7 +102,8 @@ def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> N
 
     names = [word.split("=")[0] for word in added]
     if deployment.spec.engine.type is EngineType.VLLM:
-        assert names == ["--speculative-config", "--per-request-spec-decode-metrics"]
+        figures = Version(folder.parent.name) >= Version("0.29")
+        assert names == ["--speculative-config", *(["--per-request-spec-decode-metrics"] if figures else [])]
     else:
         assert names[0] == "--speculative-algorithm"
         assert all(name.startswith("--speculative-") for name in names)
