@@ -43,6 +43,7 @@ class FindingReason(StrEnum):
     ENGINE_MANAGED = "EngineManaged"
     UNTESTED_COMBINATION = "UntestedCombination"
     HOST_PATH_NOT_ALLOWED = "HostPathNotAllowed"
+    CLAIM_NOT_SHARED = "ClaimNotShared"
     OWNED_TEMPLATE_FIELD = "OwnedTemplateField"
     INVALID_TEMPLATE = "InvalidTemplate"
     PRIVILEGED_TEMPLATE = "PrivilegedTemplate"
@@ -90,6 +91,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.ENGINE_MANAGED: "The engine adapts speculation itself, beside the policy.",
     FindingReason.UNTESTED_COMBINATION: "The engine does not promise that these options work together.",
     FindingReason.HOST_PATH_NOT_ALLOWED: "The operator's settings do not allow directories of the node.",
+    FindingReason.CLAIM_NOT_SHARED: "A volume claim is for one pod, for one node, or cannot be written to.",
     FindingReason.OWNED_TEMPLATE_FIELD: "The template sets a field that specfleet owns.",
     FindingReason.INVALID_TEMPLATE: "The template is no partial PodTemplateSpec.",
     FindingReason.PRIVILEGED_TEMPLATE: "The template asks for rights that the operator's settings do not allow.",

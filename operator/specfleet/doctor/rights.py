@@ -22,6 +22,7 @@ OPERATOR: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("policy", "poddisruptionbudgets", _WRITTEN),
     (MONITORING, "podmonitors", ("get", "list", "create", "patch", "delete")),
     ("", "pods", ("get", "list", "watch")),
+    ("", "persistentvolumeclaims", ("get",)),
     ("discovery.k8s.io", "endpointslices", ("list",)),
     ("events.k8s.io", "events", ("create",)),
 )

@@ -95,12 +95,14 @@ def fleet(
     assessment: Assessment | None = None,
     routers: int = ROUTER_REPLICAS,
     held: Problem | None = None,
+    one_node_claims: tuple[str, ...] = (),
 ) -> Fleet:
     """From what was observed of SpecDeployment `name` with this uid; of External pools, from what was seen of them.
 
-    `held`: why the speculative pool is not made, or not changed.
+    `held`: why the speculative pool is not made, or not changed. `one_node_claims`: claims of the pools' pods that one
+    node can have at a time.
     """
-    pods = tuple(pods)
+    pods = tuple(_apart(tuple(pods), one_node_claims))
     draft = spec.draft.name
 
     def health(label: str, object_name: str, members: Iterable[PodRecord], desired: int) -> WorkloadHealth:
@@ -126,6 +128,27 @@ def fleet(
         router_pods=router_pods,
         unfit=None if assessment is None else assessment.unfit,
     )
+
+
+def _apart(pods: tuple[PodRecord, ...], claims: tuple[str, ...]) -> Iterable[PodRecord]:
+    """The pods, of which one that waits for a volume that another node has says so: its own status does not."""
+    engines = [pod for pod in pods if pod.component == "engine" and pod.node is not None]
+    holders = sorted({str(pod.node) for pod in engines if not pod.preparing})
+    if not claims or not holders:
+        return pods
+    what = f"{'claims' if len(claims) > 1 else 'claim'} {', '.join(claims)}"
+    problem = Problem(
+        Reason.VOLUME_NOT_AVAILABLE,
+        f"a pod waits for {what}, which one node can have at a time: {', '.join(holders)} has it. Take a claim with "
+        "accessModes [ReadWriteMany], source.image or source.hostPath, or keep all pods on one node with "
+        "pools.template.spec.nodeSelector {kubernetes.io/hostname: NODE}",
+    )
+    return [
+        replace(pod, problem=pod.problem or problem)
+        if pod in engines and pod.preparing and pod.node not in holders
+        else pod
+        for pod in pods
+    ]
 
 
 def _external(name: str, assessment: Assessment) -> WorkloadHealth:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from specfleet.api.status import PreflightStatus
 from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
+from specfleet.handlers.claims import Claims
 from specfleet.handlers.engine_counts import EngineCounts
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.observed import OwnedRecord
@@ -43,6 +44,7 @@ class Memory:
         unconfirmed_since: since when routers have not been seen to serve what was written last.
         outside: what is known of External pools; None where specfleet runs the pools.
         compared: the last verdict about target and draft.
+        claims: what the volume claims of the spec offer.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
         counts: what engines count themselves; None where the routers do.
     """
@@ -74,6 +76,7 @@ class Memory:
     outside: Outside | None = None
     scraped: Scraping | None = None
     compared: PreflightStatus | None = None
+    claims: Claims = field(default_factory=Claims)
     counts: EngineCounts | None = None
     dead_since: dict[str, float] = field(default_factory=dict)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311

@@ -55,6 +55,7 @@ class Problem:
 class PodRecord:
     """What matters of one pod.
 
+    `preparing`: it has a node, and its volumes and network are not there yet.
     Of a preflight's pod, `preflight` is the key of what it compares, and `left` what its container left when it ended.
     """
 
@@ -71,6 +72,8 @@ class PodRecord:
     problem: Problem | None
     preflight: str | None = None
     left: str | None = None
+    node: str | None = None
+    preparing: bool = False
 
     def same(self, other: PodRecord | None) -> bool:
         """Whether nothing but the resourceVersion differs."""
@@ -98,6 +101,8 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         problem=None if ready or deleting else _problem(status, conditions),
         preflight=labels.get(LABEL_PREFLIGHT),
         left=_left(status) if LABEL_PREFLIGHT in labels else None,
+        node=(body.get("spec") or {}).get("nodeName") or None,
+        preparing=not deleting and (conditions.get("PodReadyToStartContainers") or {}).get("status") == "False",
     )
 
 

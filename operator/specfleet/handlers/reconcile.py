@@ -20,6 +20,7 @@ from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
 from specfleet.handlers.carry_out import Executor
+from specfleet.handlers.claims import with_claims
 from specfleet.handlers.conditions import conditions, invalid, was_ready
 from specfleet.handlers.counting import Counter
 from specfleet.handlers.fleet import Fleet, fleet
@@ -106,6 +107,11 @@ class Reconciler:
             return await self._invalid(key, body, checked, now)
         spec = checked.spec
         memory = self._memory(key, body, spec, now)
+        generation, owned = int(body["metadata"]["generation"]), self._observed.owned(key)
+        checked = await with_claims(self._client, key, generation, checked, memory.claims, owned, now)
+        if checked.errors:
+            await self._invalid(key, body, checked, now)
+            return max(0.05, memory.claims.next_look - now)
         if spec.external is not None:
             spec = await self._looker.assess(key, body, spec, memory, now)
         elif memory.outside is not None:
@@ -172,7 +178,8 @@ class Reconciler:
         outside = memory.outside.assessment if memory is not None and memory.outside is not None else None
         owned, pods = self._observed.owned(key), self._observed.pods(key)
         held = compared.held if compared is not None else None
-        return fleet(key[1], spec, uid, owned, pods, outside, self._renderer.routers, held)
+        one_node = memory.claims.one_node if memory is not None else ()
+        return fleet(key[1], spec, uid, owned, pods, outside, self._renderer.routers, held, one_node)
 
     def _view(
         self,

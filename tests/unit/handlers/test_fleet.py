@@ -75,3 +75,23 @@ def test_old_pods_beside_new_ones_are_a_rollout() -> None:
     state = fleet("assistant", spec_of(owner()), UID, store.owned(KEY), store.pods(KEY))
     assert state.speculative.rolling
     assert not state.speculative.rolled_out
+
+
+def test_a_pod_that_waits_for_a_volume_on_another_node_says_which_claim_and_what_to_do() -> None:
+    def state(node: str, *claims: str) -> Fleet:
+        store = Observed()
+        for name, pool in (("assistant-baseline", "baseline"), ("assistant-ngram", "ngram")):
+            store.put_owned(DEPLOYMENT, deployment(name, "engine", pool))
+        waits = [{"type": kind, "status": "False"} for kind in ("Ready", "PodReadyToStartContainers")]
+        store.put_pod({**pod("a", "engine", "baseline"), "spec": {"nodeName": "one"}})
+        store.put_pod({**pod("b", "engine", "ngram", conditions=waits), "spec": {"nodeName": node}})
+        found = (store.owned(KEY), store.pods(KEY))
+        return fleet("assistant", spec_of(owner()), UID, *found, one_node_claims=claims)
+
+    problem = state("two", "cache").speculative.problem
+    assert problem is not None
+    assert problem.reason is Reason.VOLUME_NOT_AVAILABLE
+    assert problem.message.startswith("a pod waits for claim cache, which one node can have at a time: one has it.")
+    assert "ReadWriteMany" in problem.message
+    assert state("one", "cache").speculative.problem is None
+    assert state("two").speculative.problem is None
