@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from specfleet.api.v1alpha1 import DraftMode, EngineType
+from specfleet.engines.capabilities import capabilities
 from specfleet.engines.facts import DATA_FILES, EngineFactTable, engine_facts
 from specfleet.engines.release import Minor
 from specfleet.engines.sglang_tables import table as sglang_table
@@ -75,6 +76,7 @@ def _target_findings(request: PreflightRequest, target: Fields) -> Iterator[Pref
         yield from _eagle3_target(request, target, architectures)
     else:
         yield from _architecture(request, target, architectures)
+        yield from _mtp_target(request, target)
     yield from _quantization(request, target)
     yield from _number_format(target)
     yield from _generation(request, target.model)
@@ -101,12 +103,29 @@ def _eagle3_target(
     )
 
 
+def _mtp_target(request: PreflightRequest, target: Fields) -> Iterator[PreflightFinding]:
+    """Before 0.11 vLLM takes MTP layers from the target itself only for some values of `model_type`."""
+    if request.engine is not EngineType.VLLM or request.mode is not DraftMode.MTP or request.draft is not None:
+        return
+    release, table = Version(request.release), capabilities(EngineType.VLLM)
+    kind = target.text("model_type") or ""
+    lists = table.of(DraftMode.MTP).targets
+    for listed in lists:
+        if release in listed.releases and kind not in listed.types:
+            yield PreflightFinding(
+                Check.HEADS,
+                Level.ERROR,
+                f"vLLM {release} finds MTP layers only in a target of type {', '.join(listed.types)}; found "
+                f"{shown(kind)}: use vLLM {table.after(lists[-1].releases)} or newer, or another mode",
+            )
+
+
 def _facts(request: PreflightRequest) -> tuple[EngineFactTable, Version]:
     """What the sources of a release say; of one that was not read, those of the nearest before it or the newest."""
     facts = engine_facts(request.engine)
     if request.engine is EngineType.SGLANG:
         return facts, sglang_table().nearest(Version(request.release))
-    return facts, facts.newest_of(request.minor) or facts.releases[-1]
+    return facts, facts.nearest(Version(request.release))
 
 
 def _architecture(

@@ -111,6 +111,13 @@ def test_short_heads_by_release(tmp_path: Path, engine: EngineType, release: str
     [
         ("0.11.0", {"model_type": "llama"}, True),
         ("0.11.0", {"model_type": "gemma4"}, False),
+        ("0.8.5", {"model_type": "qwen2"}, False),
+        ("0.10.0", {"model_type": "qwen2"}, False),
+        ("0.10.1", {"model_type": "qwen2"}, True),
+        ("0.10.2", {"model_type": "gpt_oss"}, False),
+        ("0.19.0", {"model_type": "gemma4_text"}, False),
+        ("0.19.1", {"model_type": "gemma4_text"}, True),
+        ("0.21.0", {"model_type": "mistral"}, False),
         ("0.32.0", {"architectures": ["LlamaForCausalLM"]}, True),
         ("0.32.0", {"architectures": ["NobodysForCausalLM"]}, False),
         ("0.99.0", {"architectures": ["NobodysForCausalLM"]}, False),
@@ -121,6 +128,26 @@ def test_targets_of_eagle3_by_release(tmp_path: Path, release: str, target: Body
     found = verdict(tmp_path, request(DraftMode.EAGLE3, release=release))
     assert (found.outcome is Outcome.PASSED) is passes
     assert passes or found.findings[0].check is Check.ARCHITECTURE
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "passes"),
+    [
+        ("0.9.2", "deepseek_v3", True),
+        ("0.9.2", "mimo", False),
+        ("0.10.1", "mimo", True),
+        ("0.10.1", "qwen3_next", False),
+        ("0.10.2", "qwen3_next", True),
+        ("0.11.0", "glm4_moe", True),
+    ],
+)
+def test_targets_of_mtp_by_release(tmp_path: Path, release: str, kind: str, passes: bool) -> None:
+    _pair(tmp_path, None, model_type=kind, num_nextn_predict_layers=1)
+    asked = request(DraftMode.MTP, tokens=1, draft=None, release=release)
+    found = [one.message for one in verdict(tmp_path, asked).findings]
+    refused = [message for message in found if "finds MTP layers only in a target of type" in message]
+    assert bool(refused) is not passes
+    assert passes or "use vLLM 0.11.0 or newer" in refused[0]
 
 
 def test_medusa_heads_are_counted_in_the_tensors(tmp_path: Path) -> None:
