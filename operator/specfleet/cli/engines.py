@@ -11,10 +11,11 @@ import typer
 from packaging.version import Version
 
 from specfleet.api.v1alpha1 import EngineType
-from specfleet.engines import sglang_tables
+from specfleet.engines import sglang_tables, trtllm_tables
 from specfleet.engines.capabilities import CapabilityTable, Mode, capabilities, runs_text
 from specfleet.engines.release import Minor, parse_version
 from specfleet.engines.sglang_tables import SGLangMode, SGLangTable
+from specfleet.engines.trtllm_tables import TrtllmMode, TrtllmTable
 from specfleet.engines.vllm_tables import NEWEST, OLDEST
 
 
@@ -27,7 +28,8 @@ class Output(StrEnum):
 
 def engines_command(
     release: Annotated[
-        str | None, typer.Option("--release", "-r", help="Only what this release can do: vLLM 0.32, SGLang 0.5.20.")
+        str | None,
+        typer.Option("--release", "-r", help="Only what it can do: vLLM 0.32, SGLang 0.5.20, TensorRT-LLM 1.2.1."),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Text, or JSON for programs.")] = Output.TEXT,
 ) -> None:
@@ -40,20 +42,22 @@ def engines_command(
 
 
 def _documents_or_end(text: str | None) -> list[dict[str, Any]]:
-    """The tables of all engines, or of the one whose release was asked for: the two count differently."""
-    vllm, sglang = capabilities(EngineType.VLLM), sglang_tables.table()
+    """The tables of all engines, or of the one whose release was asked for: they count differently."""
+    vllm, sglang, trtllm = capabilities(EngineType.VLLM), sglang_tables.table(), trtllm_tables.table()
     if text is None:
-        return [_document(vllm, None), _sglang_document(sglang, None)]
+        return [_document(vllm, None), _sglang_document(sglang, None), _trtllm_document(trtllm, None)]
     version = parse_version(text)
     parts = len(version.release) if version is not None else 0
     if version is not None and OLDEST.release[:parts] <= version.release and Minor.of(version) <= NEWEST:
         return [_document(vllm, vllm.read(version))]
     if version is not None and sglang.releases[0] <= version <= sglang.newest:
         return [_sglang_document(sglang, sglang.nearest(version))]
+    if version is not None and trtllm_tables.OLDEST <= version <= trtllm.newest:
+        return [_trtllm_document(trtllm, version)]
     what = f"{text} is not among the releases that are rendered" if version is not None else f"{text!r} is no release"
     typer.echo(
-        f"specfleet engines: {what}: write one of vLLM from {OLDEST} to {NEWEST}, or of SGLang from "
-        f"{sglang.releases[0]} to {sglang.newest}",
+        f"specfleet engines: {what}: write one of vLLM from {OLDEST} to {NEWEST}, of SGLang from "
+        f"{sglang.releases[0]} to {sglang.newest}, or of TensorRT-LLM from {trtllm_tables.OLDEST} to {trtllm.newest}",
         err=True,
     )
     raise typer.Exit(2)
@@ -114,6 +118,41 @@ def _sglang_mode(table: SGLangTable, mode: SGLangMode, release: Version | None) 
             for conflict in mode.conflicts
             if release is None or conflict.holds(release)
         ],
+        "lookahead": None,
+        "unusable": [],
+        "sources": list(mode.sources),
+    }
+
+
+def _trtllm_document(table: TrtllmTable, release: Version | None) -> dict[str, Any]:
+    modes = [mode for mode in table.modes if release is None or table.type_of(mode.mode, release) is not None]
+    return {
+        "engine": str(EngineType.TENSORRTLLM),
+        "rendered": [str(trtllm_tables.OLDEST), str(table.newest)],
+        "release": _bound(release),
+        "modes": [_trtllm_mode(table, mode, release) for mode in modes],
+        "refusedFields": [],
+        "notOffered": dict(table.not_offered),
+        "attribution": table.attribution,
+        "metrics": table.metrics,
+        "notes": [*table.notes, *(f"Weak: {one}" for one in table.weak)],
+        "sources": list(table.sources),
+    }
+
+
+def _trtllm_mode(table: TrtllmTable, mode: TrtllmMode, release: Version | None) -> dict[str, Any]:
+    order = table.sections["types"].read
+    return {
+        "mode": str(mode.mode),
+        "method": table.type_of(mode.mode, release or table.newest),
+        "releases": runs_text(table.having(mode.mode), order),
+        "checkpoint": str(mode.checkpoint),
+        "package": None,
+        "needs": [*mode.needs, *(f"weak: {one}" for one in mode.weak)],
+        "args": list(table.args_of(mode.mode, release))
+        if release is not None
+        else sorted({*mode.args, *table.common_args}),
+        "conflictingFlags": [],
         "lookahead": None,
         "unusable": [],
         "sources": list(mode.sources),

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from specfleet.api.v1alpha1 import EngineType
-from specfleet.engines import sglang_tables
+from specfleet.engines import sglang_tables, trtllm_tables
 from specfleet.engines.capabilities import CapabilityTable, Checkpoint, Span, capabilities, runs_text
 from specfleet.engines.sglang_tables import SGLangTable
+from specfleet.engines.trtllm_tables import TrtllmTable
 from specfleet.engines.vllm_tables import NEWEST, OLDEST
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "engines.md"
@@ -23,8 +24,8 @@ _HEAD = """\
 
 Generated from the tables that validation and rendering use, by `python -m specfleet.engines.reference`;
 `specfleet engines` prints them. Releases, flags, keys and method names were read in the sources of released wheels
-([how](../contributing/api-and-engines.md#a-release-of-an-engine)); the last table of each engine says where the rest
-was read. None of it was tried on GPUs.
+([how](../contributing/api-and-engines.md#a-release-of-an-engine)), those of TensorRT-LLM in the documentation of its
+releases; the last table of each engine says where the rest was read. None of it was tried on GPUs.
 
 [External pools](external.md) need none of this: what their pods were started with counts.
 """
@@ -33,7 +34,7 @@ was read. None of it was tried on GPUs.
 def page() -> str:
     """The whole page."""
     table = capabilities(EngineType.VLLM)
-    return "\n".join([_HEAD, *_engine(table), *_sglang(sglang_tables.table())])
+    return "\n".join([_HEAD, *_engine(table), *_sglang(sglang_tables.table()), *_trtllm(trtllm_tables.table())])
 
 
 def _engine(table: CapabilityTable) -> Iterator[str]:
@@ -206,6 +207,56 @@ def _sglang(table: SGLangTable) -> Iterator[str]:
     yield _row("for every mode", ", ".join(f"`{one}`" for one in table.sources))
     for mode in table.modes:
         yield _row(f"`{mode.mode}`", ", ".join(f"`{one}`" for one in mode.sources))
+
+
+def _trtllm(table: TrtllmTable) -> Iterator[str]:
+    order = table.sections["types"].read
+    yield f"\n## {EngineType.TENSORRTLLM}\n"
+    yield (
+        f"Read: {', '.join(str(one) for one in order)}; rendered: {trtllm_tables.OLDEST} to {table.newest}, newer ones "
+        f"like {table.newest}, with a warning. There is no mode Suffix, Medusa and EAGLE.\n"
+    )
+    yield "| mode | `decoding_type` | releases that were read and have it | k is in | checkpoint | needs |"
+    yield "|---|---|---|---|---|---|"
+    for mode in table.modes:
+        keys = ", ".join(f"`{key}`" + (f" up to {until}" if until else "") for until, key in mode.tokens_keys)
+        yield _row(
+            f"`{mode.mode}`",
+            ", ".join(f"`{one}` ({table.sections['types'].spans(one)})" for one in mode.types),
+            runs_text(table.having(mode.mode), order),
+            keys,
+            "the target's" if mode.checkpoint is Checkpoint.TARGET else _CHECKPOINTS[mode.checkpoint],
+            "; ".join(mode.needs),
+        )
+    yield "\n### `drafts[].args` of TensorRT-LLM\n"
+    yield "Keys of `speculative_config`, with the releases that were read and have them, and the modes with them.\n"
+    yield "| key | releases | modes | changes answers |"
+    yield "|---|---|---|---|"
+    offered = {name: [mode for mode in table.modes if name in mode.args] for mode in table.modes for name in mode.args}
+    for name in sorted({*offered, *table.common_args}):
+        modes = offered.get(name, [])
+        spans = table.key_spans(name, modes[0].mode if modes else table.modes[0].mode)
+        told = ", ".join(f"`{mode.mode}`" for mode in modes) or "all"
+        yield _row(f"`{name}`", spans, told, "yes" if name in table.lossy else "")
+    yield "\nNot offered:\n"
+    yield from (f"- `{name}`: {why}" for name, why in sorted(table.not_offered.items()))
+    yield "\n### For every mode of TensorRT-LLM\n"
+    yield f"- Acceptance is attributed {table.attribution}."
+    yield f"- Metrics of the engine: {table.metrics}."
+    yield from (f"- {note}" for note in table.notes)
+    yield "\n### What rests on little\n"
+    yield from (f"- {note}" for note in table.weak)
+    yield from (f"- `{mode.mode}`: {note}" for mode in table.modes for note in mode.weak)
+    yield "\n### Sources of TensorRT-LLM\n"
+    yield "Pages are below `https://nvidia.github.io/TensorRT-LLM/`, numbers are its repository's pull requests.\n"
+    yield "| what | read in |"
+    yield "|---|---|"
+    yield _row("for every mode", ", ".join(f"`{one}`" for one in table.sources))
+    for mode in table.modes:
+        yield _row(f"`{mode.mode}`", ", ".join(f"`{one}`" for one in mode.sources))
+    for release, one in sorted(table.documented.items()):
+        commit = f" (generated from commit {one.commit})" if one.commit else ""
+        yield _row(f"facts of {release}{commit}", ", ".join(f"`{page}`" for page in one.pages))
 
 
 def main(arguments: list[str]) -> int:

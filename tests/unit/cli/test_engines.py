@@ -69,8 +69,26 @@ def test_a_release_outside_the_table_is_answered_with_its_bounds(release: str) -
     status, _, said = engines("--release", release)
 
     assert status == 2
-    assert "write one of vLLM from 0.8.5 to 0.33, or of SGLang from 0.5.2 to 0.5.23" in said
+    assert "write one of vLLM from 0.8.5 to 0.33, of SGLang from 0.5.2 to 0.5.23, or of TensorRT-LLM from" in said
 
 
 def test_the_page_is_what_the_tables_say() -> None:
     assert reference.PAGE.read_text(encoding="utf-8") == reference.page() + "\n", "run make crds"
+
+
+def test_a_release_of_tensorrt_llm_shows_it_alone_and_what_rests_on_little() -> None:
+    _, whole, _ = engines()
+    _, old, _ = engines("-r", "1.2.1")
+    _, text, _ = engines("-r", "1.4.0rc1", "-o", "json")
+    (document,) = json.loads(text)
+    modes = {mode["mode"]: mode for mode in document["modes"]}
+
+    assert "TensorRTLLM 1.0.0 to 1.4.0rc4 are rendered" in whole
+    assert "vLLM" not in old
+    assert "method DraftTarget" in old
+    assert "DFlash" not in old
+    assert "Weak: None of it was run." in old
+    assert modes["DraftModel"]["method"] == "Draft_Target"
+    assert "acceptance_rate_threshold" in modes["EAGLE3"]["args"]
+    assert "acceptance_window" not in modes["EAGLE3"]["args"]
+    assert all(mode["sources"] for mode in modes.values())
