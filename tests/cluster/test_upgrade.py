@@ -100,3 +100,105 @@ def test_a_release_goes_to_one_pool_and_then_to_the_other(world: World, fleet: F
     eventually("it is told", lambda: world.events("UpgradeFinished"))
     assert notes(world, "UpgradeFinished") == ["Upgrade done: release 0.32.0 -> 0.33.0. All pods carry it."]
     assert len(notes(world, "UpgradeRolling")) == 2
+
+
+def test_a_killed_operator_is_followed_at_the_same_place(world: World, fleet: Fleet) -> None:
+    world.create()
+    first = world.start()
+    world.settled()
+    fleet.starting = lambda pool, tag: tag == NEW
+    world.edit({**release("0.33.0"), "drafts": [{"name": "ngram", "mode": "NGram", "tokens": 5}]})
+    eventually("the first pool has begun", lambda: fleet.tags()["ngram"] == NEW)
+    first.kill()
+    second = world.start()
+    eventually("the second operator leads", second.leading)
+    eventually("it has looked at it", lambda: 'reconciles_total{result="ok"}' in second.get("/metrics"))
+    assert fleet.tags() == {"ngram": NEW, "baseline": OLD}
+    assert upgrade_of(world)["changes"] == "release 0.32.0 -> 0.33.0, tokens 4 -> 5"
+    fleet.starting = lambda pool, tag: tag == NEW and pool == "baseline"
+    eventually("baseline is next", lambda: fleet.tags()["baseline"] == NEW)
+    second.stop()  # gives the lease up: the next one need not wait for it
+    third = world.start()
+    eventually("the third operator leads", third.leading)
+    fleet.starting = lambda pool, tag: False
+    eventually("status is done with it", lambda: not upgrade_of(world))
+    world.settled()
+    eventually("it is told once", lambda: world.events("UpgradeFinished"))
+    assert notes(world, "UpgradeFinished") == [
+        "Upgrade done: release 0.32.0 -> 0.33.0, tokens 4 -> 5. All pods carry it."
+    ]
+
+
+def test_a_release_that_does_not_come_up_stops_at_the_first_pool_and_an_edit_back_mends_it(
+    world: World, fleet: Fleet
+) -> None:
+    world.create()
+    world.start()
+    world.settled()
+    before = fleet.template("baseline")
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such tag"}}
+
+    def trouble(pod: Body) -> Body | None:
+        return world.kubelet.unready(state=waiting) if tag_of(pod["spec"]) == NEW else None
+
+    world.kubelet.trouble = trouble
+    world.edit(release("0.33.0"))
+    said = world.until("Ready", "False", "ImageNotAvailable")
+    assert "Pool ngram: 0 of 1 ready" in said["message"]
+    assert "Pool baseline serves all routes." in said["message"]
+    world.served("chat", 0)
+    # Who has to carry everything may be given more pods, without the new template.
+    world.edit({"pools": {"replicas": 3, "minBaseline": 2}})
+    eventually("baseline has two replicas", lambda: fleet.replicas("baseline") == 2)
+    assert fleet.template("baseline") == before
+    assert upgrade_of(world)["next"] == "baseline"
+    world.edit(release("0.32.0"))
+    world.settled()
+    world.served("chat", 100)
+    assert fleet.template("baseline") == before
+    eventually("status is done with it", lambda: not upgrade_of(world))
+    assert notes(world, "UpgradeRolling")[-1].startswith("Upgrade, release 0.33.0 -> 0.32.0.")
+
+
+def test_no_pool_is_rolled_while_routers_take_over_new_weights(world: World, fleet: Fleet) -> None:
+    world.create()
+    world.start()
+    world.settled()
+    world.kubelet.syncing = False
+    world.speculation("chat", "Never")
+    eventually("the route is on its way", lambda: world.route("chat")["phase"] == "Moving")
+    before = fleet.template("ngram")
+    world.edit({"drafts": [{"name": "ngram", "mode": "NGram", "tokens": 5}]})
+    said = eventually(
+        "the upgrade waits", lambda: one if (one := upgrade_of(world)).get("state") == "Waiting" else None
+    )
+    assert said["message"] == "Pool ngram waits: routers are taking over what was decided last."
+    assert fleet.template("ngram") == before
+    world.kubelet.syncing = True
+    world.served("chat", 0)
+    eventually("now it rolls", lambda: fleet.template("ngram") != before)
+    world.settled()
+
+
+def test_a_claim_for_one_node_is_refused_before_a_pool_is_made(world: World, fleet: Fleet) -> None:
+    path = f"/api/v1/namespaces/{world.namespace}/persistentvolumeclaims"
+
+    def claim(name: str, mode: str) -> None:
+        spec = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}}
+        world.api.request("POST", path, {"metadata": {"name": name}, "spec": spec})
+
+    claim("one", "ReadWriteOnce")
+    claim("many", "ReadWriteMany")
+    pools: Body = {"replicas": 2, "storage": {"cache": {"persistentVolumeClaim": "one"}}}
+    world.create(pools=pools)
+    world.start()
+    said = world.until("Valid", "False", "ClaimNotShared")
+    assert "the claim one is ReadWriteOnce" in said["message"]
+    assert "accessModes [ReadWriteMany]" in said["message"]
+    assert world.condition("Stalled")["status"] == "True"
+    assert world.api.list("Deployment", world.namespace) == []
+    world.edit({"pools": {"storage": {"cache": {"persistentVolumeClaim": "many"}}}})
+    world.settled()
+    for pool in POOLS:
+        volumes = fleet.template(pool)["spec"]["volumes"]
+        assert {"name": "cache", "persistentVolumeClaim": {"claimName": "many"}} in volumes
