@@ -342,8 +342,8 @@ def _together_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[F
         yield error(
             FindingReason.INVALID_DRAFT_ARG,
             f"{_DRAFT}.args",
-            f"rejection_sample_method synthetic goes with exactly one of {' and '.join(rates)}, found "
-            f"{', '.join(synthetic) or 'none'}"
+            f"rejection_sample_method synthetic goes with {'exactly one of ' if len(rates) > 1 else ''}"
+            f"{' and '.join(rates)}, found {', '.join(synthetic) or 'none'}"
             f"{'' if chosen else ' without it'}: write both or neither",
         )
     if args.get("use_heterogeneous_vocab") == "true" and args.get("draft_sample_method") == "probabilistic":
