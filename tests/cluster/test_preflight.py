@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from specfleet.preflight.job import run_job
+from specfleet.routing.clusters import UNLIMITED
 from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
 from tests.unit.preflight.models import CONFIG, tokenizer, write
+from tests.unit.sizing.models import LLAMA_1B, LLAMA_8B
 
 pytestmark = pytest.mark.cluster
 
@@ -266,3 +272,97 @@ def test_a_model_that_is_not_there_is_tried_again(world: World, containers: Cont
     eventually("the first pod finds nothing", lambda: len(containers.pods) >= 2, 60.0)
     world.until("DraftCompatible", "True", "DraftFits")
     world.settled()
+
+
+@pytest.fixture
+def blocks() -> Iterator[list[int]]:
+    """KV blocks of 16 tokens that every engine pod reports, where the kubelet's double says that the pods are."""
+    reported = [27_000]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{reported[0]}"}} 1.0\n'.encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            """Tests print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.2.254", 8000), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield reported
+    server.shutdown()
+    server.server_close()
+
+
+def limits(world: World) -> set[int]:
+    """Requests that one router lets through, of both pools."""
+    routes = world.api.get("ConfigMap", world.namespace, "assistant-routes")
+    assert routes is not None
+    clusters = [one for text in routes["data"].values() for one in yaml.safe_load(text).get("resources", [])]
+    breakers = [one["circuit_breakers"]["thresholds"] for one in clusters if "circuit_breakers" in one]
+    found = {one["max_requests"] for thresholds in breakers for one in thresholds if "max_requests" in one}
+    return found - {UNLIMITED}
+
+
+def test_a_draft_without_room_on_the_accelerator_gets_no_pod_and_one_with_room_is_planned(
+    world: World, containers: Containers, models: Path, blocks: list[int]
+) -> None:
+    """Llama 3.1 8B with Llama 3.2 1B before it: on an L4 the draft takes the room of the last sequence."""
+    write(models / "target", LLAMA_8B, tokenizer())
+    write(models / "small", LLAMA_1B, tokenizer())
+    engine = {"type": "vLLM", "version": "0.32.0", "args": {"max-model-len": "12288", "gpu-memory-utilization": "0.9"}}
+    world.create(engine=engine, **spec(models), pools={"replicas": 2, "accelerator": {"product": "L4"}})
+    world.start()
+    said = world.until("DraftCompatible", "False", "DraftIncompatible")
+    assert "target with its draft does not fit an accelerator of 22.00 GiB" in said["message"]
+    assert not pool_exists(world)
+    assert containers.speculative_pods == 0
+    assert "kvTokens" not in world.status()["plan"]
+    before = limits(world)
+    world.edit({"pools": {"accelerator": {"product": "H100-80GB"}, "sequenceTokens": 2000}})
+    said = world.until("DraftCompatible", "True", "DraftFits")
+    assert "more than a fifth" in said["message"]
+    world.settled()
+    plan = world.status()["plan"]
+    assert plan["kvBytesPerToken"] == 160 * 1024
+    assert plan["sequences"] == {"baseline": 220, "small": 167}
+    assert plan["kvTokens"] == {"baseline": 440_176, "small": 337_040}
+    assert plan["secondPoolAccelerators"] == 1
+    assert before == {256}
+    # The pods report 432,000 tokens: less than planned for baseline, more for the draft's pool.
+    reported = {"baseline": 432_000, "small": 432_000}
+    eventually("the pods' own report", lambda: world.status()["plan"].get("reportedKvTokens") == reported)
+    assert (
+        "Pods of small report 432000 tokens of KV cache, and 337040 were planned (-22 %)"
+        in (world.condition("DraftCompatible")["message"])
+    )
+    assert "Pods of baseline" not in world.condition("DraftCompatible")["message"]
+    eventually("the routers follow", lambda: limits(world) == {220, 167 * 432_000 // 337_040})
+    world.settled()
+
+
+def test_models_in_image_volumes_reach_engines_and_preflight(
+    world: World, containers: Containers, models: Path
+) -> None:
+    def model(name: str) -> Body:
+        source = {"image": {"reference": f"registry.example.com/models/{name}:1", "pullPolicy": "IfNotPresent"}}
+        return {"model": str(models / name), "source": source}
+
+    drafts = [{"name": "small", "mode": "DraftModel", **model("small")}]
+    world.create(target=model("target"), drafts=drafts)
+    world.start()
+    world.until("DraftCompatible", "True", "DraftFits")
+    world.settled()
+    deployment = world.api.get("Deployment", world.namespace, "assistant-small")
+    assert deployment is not None
+    expected = {f"registry.example.com/models/{name}:1" for name in ("target", "small")}
+    for pod in (containers.pods[0]["spec"], deployment["spec"]["template"]["spec"]):
+        volumes = {one["name"]: one["image"] for one in pod["volumes"] if "image" in one}
+        assert {one["reference"] for one in volumes.values()} == expected
+        mounts = {one["name"]: one for one in pod["containers"][0]["volumeMounts"] if one["name"] in volumes}
+        assert {one["mountPath"] for one in mounts.values()} == {str(models / "target"), str(models / "small")}
+        assert all(one["readOnly"] for one in mounts.values())

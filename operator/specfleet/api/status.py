@@ -142,14 +142,14 @@ class PlanStatus(Model):
     sequence_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Tokens of the sequences that are counted: pools.sequenceTokens, else the longest served."
     )
-    sequences: Annotated[dict[str, int], Field(max_length=4)] = Field(
-        default_factory=dict, description="Such sequences that a pod has KV cache for."
+    sequences: Annotated[dict[str, int], Field(max_length=4)] | None = Field(
+        None, description="Such sequences that a pod has KV cache for."
     )
-    kv_tokens: Annotated[dict[str, int], Field(max_length=4)] = Field(
-        default_factory=dict, description="Tokens in KV cache, as the engine counts them: blocks times their size."
+    kv_tokens: Annotated[dict[str, int], Field(max_length=4)] | None = Field(
+        None, description="Tokens in KV cache, as the engine counts them: blocks times their size."
     )
-    reported_kv_tokens: Annotated[dict[str, int], Field(max_length=4)] = Field(
-        default_factory=dict, description="The same as a running pod reports it; of several pods the least."
+    reported_kv_tokens: Annotated[dict[str, int], Field(max_length=4)] | None = Field(
+        None, description="The same as a running pod reports it; of several pods the least."
     )
     draft_cost_percent: Percent | None = Field(
         None, description="Share of the sequences that the draft takes from a pod."

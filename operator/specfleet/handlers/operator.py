@@ -34,6 +34,7 @@ from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.queue import DEBOUNCE_SECONDS, DueQueue
 from specfleet.handlers.reconcile import Reconciler
 from specfleet.handlers.rendering import Renderer
+from specfleet.handlers.reporting import Reporter
 from specfleet.handlers.scraped import Scraper
 from specfleet.handlers.telling import Teller
 from specfleet.handlers.watching import MANAGED, SERVER_TIMEOUT_SECONDS, registry
@@ -134,6 +135,7 @@ class Operator:
             Looker(Discovery(client, engines), self._renderer, self._metrics, queue.mark),
             Scraper(source, self._prometheus),
             Counter(engines, self._metrics),
+            Reporter(engines),
             queue.mark,
         )
         monitors = Monitors(

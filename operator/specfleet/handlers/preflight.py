@@ -1,28 +1,39 @@
-"""What the operator makes of a preflight: run it, wait for it, and what its verdict costs. Pure."""
+"""What the operator makes of a preflight: run it, wait for it, what its verdict costs, and the plan in it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from specfleet.api.conditions import Reason
 from specfleet.api.models import Preflight
 from specfleet.api.names import pool_object, preflight_object
-from specfleet.api.status import PreflightStatus
+from specfleet.api.status import PlanStatus, PreflightStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.kinds import DEPLOYMENT, JOB, Kind
 from specfleet.handlers.conditions import Said
 from specfleet.handlers.observed import OwnedRecord
+from specfleet.handlers.planned import plan_of
 from specfleet.handlers.pods import PodRecord, Problem, worst
 from specfleet.handlers.status import timestamp
-from specfleet.preflight.request import PreflightRequest
+from specfleet.preflight.request import WITHOUT_CHECKPOINT, PreflightRequest
 from specfleet.preflight.verdict import Outcome, Verdict, decode
+from specfleet.sizing.figures import PlanFigures
 
 _MOST_MESSAGE = 900
 _KEPT = "the speculative pool is made all the same"
 _ENDED = frozenset({Reason.ENGINE_CRASHES})  # how the container ended says less than what it left
+
+
+class Found(NamedTuple):
+    """What came out of a preflight."""
+
+    outcome: Outcome
+    reason: Reason
+    message: str
+    plan: PlanFigures | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,9 @@ class Gate:
         run: the Job is wanted.
         held: why the speculative pool must not be made or changed; None where it may.
         next_look: seconds until time alone brings news.
+        plan: the KV plan, as far as it is known.
+        sequences: that a pod runs at once by the plan, by pool, for the routers' limits; empty where it is not known or
+            nobody said how long sequences are.
     """
 
     said: Said | None = None
@@ -42,11 +56,13 @@ class Gate:
     run: bool = False
     held: Problem | None = None
     next_look: float | None = None
+    plan: PlanStatus | None = None
+    sequences: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def digest(self) -> list[Any]:
         """What of it rendering depends on."""
-        return [self.run, self.held is not None]
+        return [self.run, self.held is not None, dict(self.sequences)]
 
     def kept(self, deployment: str, draft: str) -> frozenset[tuple[Kind, str]]:
         """Objects that are neither made nor changed nor removed."""
@@ -62,6 +78,7 @@ def gate(
     pods: Iterable[PodRecord],
     now: float,
     limit_seconds: float,
+    planned: PlanStatus | None = None,
 ) -> Gate:
     """From the verdict that status keeps, else from what the Job and its pods say.
 
@@ -69,6 +86,7 @@ def gate(
         name: of the SpecDeployment.
         request: None where there is nothing to compare or it is not wanted.
         limit_seconds: after that long without a verdict there will be none.
+        planned: the plan that came with the verdict that status keeps.
     """
     if request is None:
         return Gate()
@@ -78,8 +96,10 @@ def gate(
         job = owned.get((JOB, preflight_object(name, request.key)))
         found = _verdict(members, job, now, limit_seconds)
         if found is None:
-            return _waiting(spec, members, job, now, limit_seconds)
-        outcome, reason, message = found
+            # The last plan stands until there is another, or the routers' limits would go up and down.
+            return replace(_waiting(spec, members, job, now, limit_seconds), plan=planned)
+        outcome, reason, message, figures = found
+        planned = None if figures is None else plan_of(figures, spec)
         record = PreflightStatus(
             key=request.key,
             outcome=outcome.value,
@@ -89,9 +109,10 @@ def gate(
         )
     status: dict[str, Any] = {Outcome.PASSED: "True", Outcome.FAILED: "False", Outcome.UNKNOWN: "Unknown"}
     held = None
-    if record.outcome == "Failed" and spec.draft.preflight is Preflight.REQUIRE:
+    if record.outcome == "Failed" and _holds(spec):
         held = Problem(Reason.DRAFT_INCOMPATIBLE, record.message)
-    return Gate(Said(status[record.outcome], record.reason, _sentence(record.message)), record, held=held)
+    said = Said(status[record.outcome], record.reason, _sentence(record.message))
+    return Gate(said, record, held=held, plan=planned)
 
 
 def _waiting(
@@ -100,21 +121,24 @@ def _waiting(
     trouble = _trouble(pods)
     said = "target and draft are being compared" + (f"; {trouble}" if trouble else "")
     left = limit_seconds - (now - _started(job, now))
-    held = Problem(Reason.PREFLIGHT_RUNNING, said) if spec.draft.preflight is Preflight.REQUIRE else None
+    held = Problem(Reason.PREFLIGHT_RUNNING, said) if _holds(spec) else None
     return Gate(
         Said("Unknown", Reason.PREFLIGHT_RUNNING, _sentence(said)), run=True, held=held, next_look=max(0.05, left)
     )
 
 
-def _verdict(
-    pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_seconds: float
-) -> tuple[Outcome, Reason, str] | None:
-    """Outcome, reason and message; None while there may still be one."""
+def _holds(spec: SpecDeploymentSpec) -> bool:
+    """Whether the pool waits: what drafts from the text alone fits whatever the target is."""
+    return spec.draft.preflight is Preflight.REQUIRE and spec.draft.mode not in WITHOUT_CHECKPOINT
+
+
+def _verdict(pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_seconds: float) -> Found | None:
+    """What came out; None while there may still be something."""
     verdicts = [one for one in (decode(pod.left) for pod in pods) if one is not None]
     final = next((one for one in verdicts if one.outcome is not Outcome.UNKNOWN), None)
     if final is not None:
         reason = Reason.DRAFT_FITS if final.outcome is Outcome.PASSED else Reason.DRAFT_INCOMPATIBLE
-        return final.outcome, reason, final.message
+        return Found(final.outcome, reason, final.message, final.plan)
     ended = job.ended if job is not None else None
     garbled = any(pod.left is not None and decode(pod.left) is None for pod in pods)
     if ended == "Complete" and garbled:
@@ -123,7 +147,7 @@ def _verdict(
         return _inconclusive(_unread(verdicts) or _trouble(pods) or f"the preflight Job failed ({ended})")
     if ended == "DeadlineExceeded" or now - _started(job, now) >= limit_seconds:
         why = _unread(verdicts) or _trouble(pods) or "its pod has not ended"
-        return (
+        return Found(
             Outcome.UNKNOWN,
             Reason.PREFLIGHT_TIMED_OUT,
             f"there was no verdict within {limit_seconds:.0f} s: {why}; {_KEPT}",
@@ -131,8 +155,8 @@ def _verdict(
     return None
 
 
-def _inconclusive(why: str) -> tuple[Outcome, Reason, str]:
-    return Outcome.UNKNOWN, Reason.PREFLIGHT_INCONCLUSIVE, f"{why}; {_KEPT}"
+def _inconclusive(why: str) -> Found:
+    return Found(Outcome.UNKNOWN, Reason.PREFLIGHT_INCONCLUSIVE, f"{why}; {_KEPT}")
 
 
 def _unread(verdicts: list[Verdict]) -> str | None:

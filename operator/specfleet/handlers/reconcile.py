@@ -30,6 +30,7 @@ from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.preflight import Gate, gate
 from specfleet.handlers.rendering import Checked, Renderer
+from specfleet.handlers.reporting import Reporter
 from specfleet.handlers.sampling import sample
 from specfleet.handlers.scraped import Scraper
 from specfleet.handlers.serving import poll_served, read_served
@@ -71,6 +72,7 @@ class Reconciler:
         looker: Looker,
         scraper: Scraper,
         counter: Counter,
+        reporter: Reporter,
         mark: Callable[[Key, float], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -83,6 +85,7 @@ class Reconciler:
         self._looker = looker
         self._scraper = scraper
         self._counter = counter
+        self._reporter = reporter
         self._mark = mark
         self._clock = clock
         self._executor = Executor(client, observed, metrics)
@@ -166,11 +169,13 @@ class Reconciler:
         self, key: Key, body: Body, checked: Checked, spec: SpecDeploymentSpec, memory: Memory, now: float
     ) -> Gate:
         # A CRD of an earlier release keeps no verdict in status: it must not be asked for again and again.
-        known = parse_status(body).preflight or memory.compared
+        status = parse_status(body)
+        known, planned = status.preflight or memory.compared, status.plan or self._reporter.plan(key)
         owned, pods = self._observed.owned(key), self._observed.pods(key)
-        found = gate(key[1], spec, checked.preflight, known, owned, pods, now, self._renderer.preflight_seconds)
+        limit = self._renderer.preflight_seconds
+        found = gate(key[1], spec, checked.preflight, known, owned, pods, now, limit, planned)
         memory.compared = found.record
-        return found
+        return self._reporter.follow(key, body, spec, pods, found, planned, now)
 
     def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec, compared: Gate | None = None) -> Fleet:
         uid = body["metadata"]["uid"]
@@ -331,6 +336,7 @@ class Reconciler:
             self._looker.forget(memory)
         self._checked.pop(key, None)
         self._scraper.forget(key)
+        self._reporter.forget(key)
         poll = self._polls.pop(key, None)
         if poll is not None:
             poll.cancel()

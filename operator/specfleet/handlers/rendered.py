@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from specfleet.api.findings import Finding, Severity
@@ -70,10 +71,13 @@ class SpecRenderer:
         *,
         preflight: PreflightRequest | None = None,
         held: bool = False,
+        sequences: Mapping[str, int] = MappingProxyType({}),
         alone: bool = False,
         earlier: str | None = None,
     ) -> Rendered:
         """All objects with these weights. `spec` is that of `body`, read before.
+
+        `sequences`: that a pod has room for, by pool; the routers let through no more.
 
         `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool; `alone`:
         there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run.
@@ -86,6 +90,7 @@ class SpecRenderer:
             with_pod_monitor=self._pod_monitors,
             external=external,
             earlier=earlier,
+            sequences=sequences,
         )
         if spec.external is None:
             objects = [_noted(deployment, one, alone=alone) for one in objects]
@@ -95,7 +100,7 @@ class SpecRenderer:
         if preflight is not None:
             facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
             objects.append(preflight_job(deployment, preflight, facts, self._settings, None))
-        plan = router_plan(deployment, percents, external, self.routers, earlier)
+        plan = router_plan(deployment, percents, external, self.routers, earlier, sequences=sequences)
         return Rendered(tuple(objects), plan.version)
 
     def template(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, pool: str) -> Mapping[str, Any]:

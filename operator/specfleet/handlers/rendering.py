@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from specfleet.api.findings import Finding
@@ -70,10 +71,13 @@ class Renderer(Protocol):
         *,
         preflight: PreflightRequest | None = None,
         held: bool = False,
+        sequences: Mapping[str, int] = MappingProxyType({}),
         alone: bool = False,
         earlier: str | None = None,
     ) -> Rendered:
         """All objects, with `percents` of each route's traffic going to speculation; `external` pools as seen.
+
+        `sequences`: that a pod has room for, by pool; the routers let through no more.
 
         `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool; `alone`:
         there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run.

@@ -13,6 +13,7 @@ from specfleet.api.status import (
     BreakEvenStatus,
     EvidenceStatus,
     Percentages,
+    PlanStatus,
     PoolStatus,
     PreflightStatus,
     RouteReport,
@@ -196,6 +197,7 @@ def assembled(
     routes_version: str | None,
     attribution: Literal["Router", "Engine", "Deployment"] = "Router",
     preflight: PreflightStatus | None = None,
+    plan: PlanStatus | None = None,
     upgrade: UpgradeStatus | None = None,
 ) -> SpecDeploymentStatus:
     """The whole status."""
@@ -209,6 +211,7 @@ def assembled(
         pools=pools,
         routes=routes,
         preflight=preflight,
+        plan=plan,
         upgrade=upgrade,
     )
 

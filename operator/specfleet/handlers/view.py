@@ -34,6 +34,7 @@ from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, OwnedRecord
 from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId, Plan, plan
+from specfleet.handlers.planned import planned_limits
 from specfleet.handlers.preflight import Gate
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import metrics_hold
@@ -94,7 +95,7 @@ def compute(
     uncounted = unread or (
         memory.outside.hold(_speculative(memory, spec), now) if together and memory.outside else None
     )
-    rooms = _rooms(checked, spec, memory, state, together=together)
+    rooms = _rooms(checked, spec, memory, state, gate.sequences, renderer.routers, together=together)
     upgrading = partial(_upgrade, key, body, checked, spec, memory, state, owned, renderer, gate, before)
     upgraded = upgrading(moving=memory.moving(state.routers, now))
     state = upgraded.marked(state)
@@ -159,6 +160,7 @@ def compute(
         routes_version=version,
         attribution=_attribution(memory),
         preflight=gate.record,
+        plan=gate.plan,
         upgrade=upgraded.status,
     )
     return View(spec, state, decisions, actions, version, settled_key, status)
@@ -186,12 +188,23 @@ def _speculative(memory: Memory, spec: SpecDeploymentSpec) -> SeenPool | None:
 
 
 def _rooms(
-    checked: Checked, spec: SpecDeploymentSpec, memory: Memory, state: Fleet, *, together: bool
+    checked: Checked,
+    spec: SpecDeploymentSpec,
+    memory: Memory,
+    state: Fleet,
+    sequences: Mapping[str, int],
+    routers: int,
+    *,
+    together: bool,
 ) -> dict[str, Room]:
-    """Whether each route, with those that are decided together with it, fits into either pool now."""
+    """Whether each route, with those that are decided together with it, fits into either pool now.
+
+    `sequences`: that a pod has room for, by pool, where the routers' limits follow the plan.
+    """
     samples = memory.loads.values()
     active = [one.active for one in samples]
-    limits = {pool: limit * max(1, len(state.routers)) for pool, limit in checked.breakers.items()}
+    breakers = planned_limits(checked.breakers, sequences, spec, routers)
+    limits = {pool: limit * max(1, len(state.routers)) for pool, limit in breakers.items()}
     if memory.outside is not None:
         active.append(memory.outside.elsewhere)
         capacity = memory.outside.assessment.capacity if memory.outside.assessment is not None else {}
@@ -271,7 +284,17 @@ def _planned(
     pools = None if outside is None else outside.pools
     held = gate.held is not None
     alone, earlier = upgraded.alone, upgraded.from_release
-    rendered = renderer.render(body, spec, percents, pools, preflight=request, held=held, alone=alone, earlier=earlier)
+    rendered = renderer.render(
+        body,
+        spec,
+        percents,
+        pools,
+        preflight=request,
+        held=held,
+        sequences=gate.sequences,
+        alone=alone,
+        earlier=earlier,
+    )
     if state.routers and rendered.routes_version != memory.wanted_version:
         upgraded = again(moving=True)
         settled_key = digest([*inputs, upgraded.digest])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import SpecDeployment
@@ -30,6 +31,7 @@ def render_all(
     *,
     with_pod_monitor: bool = False,
     external: ExternalPools | None = None,
+    sequences: Mapping[str, int] = MappingProxyType({}),
     earlier: str | None = None,
 ) -> list[Manifest]:
     """All objects, in the order of writing: what pods mount or name comes before the pods.
@@ -40,13 +42,14 @@ def render_all(
         weights: percent of speculation by route; a route that is missing gets its initial share.
         owner: the object that they belong to; None leaves the references out.
         with_pod_monitor: whether the cluster has the kind PodMonitor.
-        external, earlier: what is known of External pools, and the engine's release before; see `router_plan`.
+        external, earlier, sequences: what is known of External pools, the engine's release before, and what pods have
+            room for; see `router_plan`.
 
     Raises:
         ValueError: the object has errors; `specfleet.render.validate` says which.
     """
     pools = _rendered_pools(deployment, settings)
-    plan = router_plan(deployment, weights or {}, external, settings.router.replicas, earlier)
+    plan = router_plan(deployment, weights or {}, external, settings.router.replicas, earlier, sequences=sequences)
     objects = [
         service_account(deployment, owner),
         bootstrap_config_map(deployment, owner),

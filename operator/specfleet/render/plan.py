@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from specfleet.api.base import quantity_bytes
@@ -48,6 +49,8 @@ def router_plan(
     external: ExternalPools | None = None,
     routers: int = ROUTER_REPLICAS,
     earlier: str | None = None,
+    *,
+    sequences: Mapping[str, int] = MappingProxyType({}),
 ) -> RouterPlan:
     """The plan for these weights (route -> percent of speculation; a route that is missing gets its initial share).
 
@@ -57,6 +60,7 @@ def router_plan(
         external: what is known of External pools, by name; None or a missing one: only what the object says.
         routers: how many routers there are to be.
         earlier: the engine's release that some pods may still run; what is asked and sent then suits both.
+        sequences: that a pod has room for, by pool, where that is planned; no more are let through.
 
     Raises:
         ValueError: the object has errors, or a weight is out of range.
@@ -64,13 +68,15 @@ def router_plan(
     if deployment.spec.external is not None:
         plan = _external_plan(deployment, weights, external or {})
     else:
-        plan = _split_plan(deployment, weights, routers)
+        plan = _split_plan(deployment, weights, routers, sequences)
         if earlier is not None:
             plan = _for_both(plan, deployment, earlier)
     return replace(plan, version=content_hash(json.dumps([clusters(plan), route_table(plan)])))
 
 
-def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int], routers: int) -> RouterPlan:
+def _split_plan(
+    deployment: SpecDeployment, weights: Mapping[str, int], routers: int, sequences: Mapping[str, int]
+) -> RouterPlan:
     spec = deployment.spec
     facts = engine_module(spec.engine.type).facts(deployment, speculative=True)
     shares = initial_weights(deployment) | dict(weights)
@@ -78,8 +84,8 @@ def _split_plan(deployment: SpecDeployment, weights: Mapping[str, int], routers:
         deployment=deployment.name,
         namespace=deployment.namespace,
         version="",
-        baseline=_pool(deployment, BASELINE_POOL, facts, routers),
-        speculative=_pool(deployment, spec.draft.name, facts, routers),
+        baseline=_pool(deployment, BASELINE_POOL, facts, routers, sequences),
+        speculative=_pool(deployment, spec.draft.name, facts, routers, sequences),
         routes=tuple(_route(route, shares[route.name]) for route in spec.routing.routes),
         served_name=deployment.served_name,
         refused_fields=facts.refused_fields,
@@ -112,14 +118,17 @@ def _for_both(plan: RouterPlan, deployment: SpecDeployment, earlier: str) -> Rou
     return replace(plan, refused_fields=tuple(dict.fromkeys((*plan.refused_fields, *refused))))
 
 
-def _pool(deployment: SpecDeployment, pool: str, facts: EngineFacts, routers: int) -> PoolPlan:
+def _pool(
+    deployment: SpecDeployment, pool: str, facts: EngineFacts, routers: int, sequences: Mapping[str, int]
+) -> PoolPlan:
+    running = min(facts.max_sequences, sequences.get(pool, facts.max_sequences))
     # The short name is the first that the resolver tries; a longer one costs the cluster's DNS three look-ups each.
     return PoolPlan(
         name=pool,
         host=pool_object(deployment.name, pool),
         port=facts.port,
         health_path=facts.health_path,
-        max_requests=requests_per_router(facts.max_sequences, deployment.spec.pools.size, routers),
+        max_requests=requests_per_router(running, deployment.spec.pools.size, routers),
         revision=deployment.spec.rendered_target.revision or "",
         idle_seconds=facts.idle_seconds,
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from specfleet.api.v1alpha1 import EngineType
 from specfleet.sizing.reading import SizingProblem
 
 TOLERANCE = 0.02
 _INFO = "vllm:cache_config_info"
+_SGLANG = "sglang:max_total_num_tokens"
+_NUMBER = re.compile(r"[0-9]{1,12}")
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,28 @@ def read_cache_config(page: str) -> list[LiveCache]:
     return found
 
 
+def reported_tokens(page: str, engine: EngineType) -> int:
+    """Tokens of KV cache of one pod, by its metrics page: vLLM's blocks times their size, or SGLang's own figure.
+
+    Only the lines about it are read. Raises SizingProblem where the page does not tell.
+    """
+    name = _SGLANG if engine is EngineType.SGLANG else _INFO
+    lines = [line for line in page.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+    if engine is EngineType.VLLM:
+        return sum(one.tokens for one in read_cache_config("\n".join(lines) + "\n"))
+    try:
+        samples = [one for family in text_string_to_metric_families("\n".join(lines) + "\n") for one in family.samples]
+    except ValueError as problem:
+        raise SizingProblem(f"the metrics page cannot be read: {problem}") from None
+    tokens = sum(int(one.value) for one in samples if 0 < one.value < 1 << 50)
+    if not tokens:
+        raise SizingProblem(f"the metrics page has no {name}: this release does not tell, or has not started yet")
+    return tokens
+
+
 def _live(labels: Mapping[str, str]) -> LiveCache:
     blocks, size = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
-    if not blocks.isdigit() or not size.isdigit() or not int(size):
+    if not _NUMBER.fullmatch(blocks) or not _NUMBER.fullmatch(size) or not int(size):
         raise SizingProblem(
             f"{_INFO} has num_gpu_blocks={blocks!r} and block_size={size!r}: the engine has not counted its blocks yet"
         )
