@@ -15,7 +15,7 @@ from specfleet.api.findings import errors
 from specfleet.api.v1alpha1 import Draft, EngineType, SpecDeployment
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.vllm import VLLM
-from specfleet.render.meta import OwnerRef
+from specfleet.render.meta import OwnerRef, content_hash
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate, validate_document
 from tests.render.cases import (
@@ -86,6 +86,37 @@ def without_the_drafts_own(draft: Draft, template: Document, baseline: Document)
         engine["env"] = [one for one in engine["env"] if one["name"] not in names] + offline
 
 
+def without_the_file(template: Document, baseline: Document) -> None:
+    """Gives a pool the name and the hash of baseline's file; what differs in it has a test of its own."""
+    name = "specfleet.dev/engine-files"
+    assert template["metadata"]["annotations"][name] != baseline["metadata"]["annotations"][name]
+    template["metadata"]["annotations"][name] = baseline["metadata"]["annotations"][name]
+    for one, other in zip(template["spec"]["volumes"], baseline["spec"]["volumes"], strict=True):
+        if one["name"] == "engine-files":
+            assert one["configMap"]["name"] != other["configMap"]["name"]
+            one["configMap"] = other["configMap"]
+
+
+@pytest.mark.parametrize("folder", [one for one in case_folders() if one.parts[-3] == "trtllm"], ids=case_name)
+def test_files_of_pools_differ_in_speculation_alone_and_pods_carry_their_hash(folder: Path) -> None:
+    deployment = read_deployment(folder)
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in render_all(deployment, SETTINGS)}
+    pools = [f"{deployment.name}-baseline", f"{deployment.name}-{deployment.spec.draft.name}"]
+    found = [objects.get(("ConfigMap", f"{name}-config")) for name in pools]
+
+    baseline, speculative = (yaml.safe_load(one["data"]["config.yaml"]) for one in found if one is not None)
+    assert speculative.pop("speculative_config")["decoding_type"]
+    assert speculative == baseline
+    counts = Version(folder.parent.name) >= Version("1.3.0rc13")
+    assert counts == ({"return_perf_metrics", "enable_iter_perf_stats"} <= set(baseline))
+    for name, one in zip(pools, found, strict=True):
+        assert one is not None
+        pod = objects["Deployment", name]["spec"]["template"]
+        text = one["data"]["config.yaml"]
+        assert pod["metadata"]["annotations"]["specfleet.dev/engine-files"] == content_hash("config.yaml", text)
+        assert {"name": "engine-files", "configMap": {"name": f"{name}-config"}} in pod["spec"]["volumes"]
+
+
 @SPLIT
 def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> None:
     deployment = read_deployment(folder)
@@ -99,12 +130,15 @@ def test_pools_differ_in_their_label_and_in_speculation_alone(folder: Path) -> N
     added = [word for word in engine["args"] if "spec" in word.split("=")[0]]
     engine["args"] = [word for word in engine["args"] if word not in added]
     without_the_drafts_own(deployment.spec.draft, speculative, templates[f"{deployment.name}-baseline"])
+    if deployment.spec.engine.type is EngineType.TENSORRTLLM:
+        assert added == []
+        without_the_file(speculative, templates[f"{deployment.name}-baseline"])
 
     names = [word.split("=")[0] for word in added]
     if deployment.spec.engine.type is EngineType.VLLM:
         figures = Version(folder.parent.name) >= Version("0.29")
         assert names == ["--speculative-config", *(["--per-request-spec-decode-metrics"] if figures else [])]
-    else:
+    elif deployment.spec.engine.type is EngineType.SGLANG:
         assert names[0] == "--speculative-algorithm"
         assert all(name.startswith("--speculative-") for name in names)
     assert (
@@ -194,6 +228,33 @@ def test_a_resize_changes_replicas_and_breakers_but_no_pod_template() -> None:
     assert deployments(second) == deployments(first)
     changed = [item["metadata"]["name"] for one, item in zip(first, second, strict=True) if one != item]
     assert changed == ["assistant-routes", "assistant-baseline", "assistant-ngram"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        ({"engine": {"config": "kv_cache_config: {free_gpu_memory_fraction: 0.5}"}}, ["baseline", "eagle3"]),
+        ({"drafts": [{"tokens": 5}]}, ["eagle3"]),
+    ],
+    ids=["config", "draft"],
+)
+def test_a_change_of_an_engines_file_rolls_the_pods_that_read_it(edit: Document, changed: list[str]) -> None:
+    document = yaml.safe_load((FIXTURES / "trtllm" / "1.4.0rc1" / "eagle3" / "cr.yaml").read_text())
+    after = copy.deepcopy(document)
+    after["spec"]["engine"] |= edit.get("engine", {})
+    after["spec"]["drafts"][0] |= edit.get("drafts", [{}])[0]
+
+    first, second = (render_all(SpecDeployment.parse(one), SETTINGS) for one in (document, after))
+
+    differing = [
+        f"{item['kind']}/{item['metadata']['name']}" for one, item in zip(first, second, strict=True) if one != item
+    ]
+    names = [f"assistant-{pool}" for pool in changed]
+    assert differing == [*(f"ConfigMap/{name}-config" for name in names), *(f"Deployment/{name}" for name in names)]
+    for name in names:
+        before, now = (deployments(objects)[name] for objects in (first, second))
+        assert before["metadata"]["annotations"] != now["metadata"]["annotations"]
+        assert before["spec"] == now["spec"]
 
 
 def test_every_object_carries_its_owner_where_there_is_one_and_none_offline() -> None:

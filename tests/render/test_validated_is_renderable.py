@@ -17,7 +17,7 @@ from tests.render.cases import FIXTURES, SETTINGS
 Document = dict[str, Any]
 VARIANTS = [
     file
-    for folders in ("vllm/0.32/*", "sglang/0.5.3/*", "sglang/0.5.23/*", "external/*/*")
+    for folders in ("vllm/0.32/*", "sglang/0.5.3/*", "sglang/0.5.23/*", "trtllm/1.4.0rc1/*", "external/*/*")
     for file in sorted(FIXTURES.glob(f"{folders}/cr.yaml"))
 ]
 

@@ -21,8 +21,7 @@ MAX_DEPTH = 12
 MAX_NODES = 4000
 _TEMPLATE = "trtllm_config.yaml.j2"
 _PLAIN = "tag:yaml.org,2002:"
-# With an underscore in it, a word is neither a boolean nor null.
-_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-zA-Z0-9]+)+")
+_NAME = re.compile(r"[a-z][a-zA-Z0-9_]+")
 
 
 class ConfigProblem(Exception):
@@ -191,7 +190,8 @@ def _template() -> Template:
 
 def yaml_key(key: Any) -> str:
     """A key of a block: as it is where YAML can take it for nothing but text."""
-    return key if isinstance(key, str) and _NAME.fullmatch(key) else yaml_value(key)
+    plain = isinstance(key, str) and _NAME.fullmatch(key) and yaml.safe_load(key) == key
+    return str(key) if plain else yaml_value(key)
 
 
 def yaml_value(value: Any) -> str:

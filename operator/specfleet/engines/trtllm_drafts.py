@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
-from specfleet.api.v1alpha1 import DraftMode, NgramOptions, SpecDeploymentSpec
+from specfleet.api.v1alpha1 import DraftMode, NgramOptions, SpecDeploymentSpec, Speculation
 from specfleet.engines.trtllm_tables import (
     COUNTING_SINCE,
     HUB_DRAFTS_SINCE,
@@ -301,7 +301,8 @@ def _release_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Fi
             f"TensorRT-LLM {release} is not known to follow requests' sampling parameters with mode {row.mode}: use "
             f"{HUB_DRAFTS_SINCE} or newer where clients send a temperature",
         )
-    if release < COUNTING_SINCE:
+    decided = any(route.speculation is Speculation.AUTO for route in spec.routing.routes)
+    if release < COUNTING_SINCE and decided:
         yield warning(
             FindingReason.NOTHING_TO_WATCH,
             "spec.engine",
