@@ -156,7 +156,7 @@ def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, st
         "target",
         tensors=in_target or request.room is not None,
         headers=False,
-        tokenizer=not in_target and not request.heterogeneous_vocab,
+        tokenizer=request.draft is not None and not request.heterogeneous_vocab,
     )
     draft = None
     if request.draft is not None:

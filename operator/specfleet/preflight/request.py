@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
+from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.release import Minor, parse_version, tag_version
 from specfleet.sizing.answer import Question, known_memory, question
 from specfleet.sizing.started import PLANNED_ENGINES
@@ -101,10 +101,11 @@ def decode_request(text: str) -> PreflightRequest:
 def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
     """What is to be checked of a valid SpecDeployment; None where there is nothing: no pools of our own, no checkpoint.
 
-    MTP without a draft model looks for the heads in the target.
+    MTP without a draft model looks for the heads in the target. Where `pools.accelerator` says what the pods get, there
+    is a plan to be made whatever the mode.
     """
     spec = deployment.spec
-    if spec.external is not None or spec.draft.mode in WITHOUT_CHECKPOINT:
+    if spec.external is not None or (spec.draft.mode in WITHOUT_CHECKPOINT and not _plan_asked(spec)):
         return None
     release = parse_version(spec.engine.version) if spec.engine.version else tag_version(spec.engine.image or "")
     if release is None:
@@ -121,6 +122,11 @@ def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
         heterogeneous_vocab=draft.args.get("use_heterogeneous_vocab", "").lower() == "true",
         room=_room(deployment),
     )
+
+
+def _plan_asked(spec: SpecDeploymentSpec) -> bool:
+    said = spec.pools.accelerator
+    return spec.engine.type in PLANNED_ENGINES and (said.product is not None or said.memory is not None)
 
 
 def _room(deployment: SpecDeployment) -> Question | None:

@@ -13,6 +13,9 @@ from specfleet.engines.registry import engine_module
 from specfleet.engines.release import is_image_reference
 from specfleet.render.template_rules import template_findings
 from specfleet.settings import OperatorSettings
+from specfleet.sizing.accelerators import accelerator, accelerators
+from specfleet.sizing.answer import product_of
+from specfleet.sizing.reading import SizingProblem
 
 _RESERVED_MOUNTS = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var")
 
@@ -25,6 +28,7 @@ def validate(deployment: SpecDeployment, settings: OperatorSettings) -> list[Fin
     found = engine.check(deployment)
     facts = None if errors(found) else engine.facts(deployment, speculative=True)
     found += _source_findings(deployment, settings)
+    found += _accelerator_findings(deployment)
     found += template_findings(deployment, facts, settings)
     found += _route_findings(deployment)
     found += _policy_findings(deployment)
@@ -70,6 +74,28 @@ def _source_findings(deployment: SpecDeployment, settings: OperatorSettings) -> 
                 "the operator's setting allowHostPath is false: use persistentVolumeClaim or huggingFace, "
                 "or ask who runs the operator",
             )
+
+
+def _accelerator_findings(deployment: SpecDeployment) -> Iterator[Finding]:
+    """What pods are said to get has to be known, and to be what their nodes are selected by."""
+    said = deployment.spec.pools.accelerator
+    path = "spec.pools.accelerator.product"
+    if said.product is None or said.memory is not None:
+        return
+    try:
+        named = accelerator(said.product)
+    except SizingProblem as problem:
+        yield error(FindingReason.INVALID_VALUE, path, str(problem))
+        return
+    label = product_of(deployment)
+    selected = next((one for one in accelerators().values() if label in one.products), None)
+    if selected is not None and selected != named:
+        yield error(
+            FindingReason.INVALID_VALUE,
+            path,
+            f"pools.template selects nodes with {label}, which is {selected.name}, and product says {said.product}: "
+            "remove one of them",
+        )
 
 
 def _route_findings(deployment: SpecDeployment) -> Iterator[Finding]:

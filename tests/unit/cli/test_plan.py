@@ -261,3 +261,42 @@ def test_external_pools_are_not_planned(models: Path) -> None:
 
     assert status == 2
     assert "External pools run already" in said
+
+
+SGLANG = {"type": "SGLang", "version": "0.5.23", "args": {"mem-fraction-static": "0.85"}}
+BREAK_EVEN = {"breakEven": {"source": "Fixed", "tokensPerStep": "1.60"}}
+
+
+def test_sglang_is_planned_by_its_static_share(models: Path) -> None:
+    status, text, _ = plan(
+        fleet(engine=SGLANG, policy=BREAK_EVEN), "--models", models, "-a", "H200", "--context", "2000"
+    )
+
+    assert status == 0
+    assert "SGLang 0.5.23" in text
+    assert "no log stands behind these figures: compare with max_total_num_tokens" in text
+
+
+def test_sglang_without_a_share_is_told_what_to_write(models: Path) -> None:
+    bare = {"type": "SGLang", "version": "0.5.23"}
+    status, _, said = plan(fleet(engine=bare, policy=BREAK_EVEN), "--models", models, "-a", "H200")
+
+    assert status == 2
+    assert 'write it, for instance "0.85"' in said
+
+
+def test_the_object_says_accelerator_and_length_itself(models: Path) -> None:
+    pools = {"replicas": 4, "minBaseline": 1, "accelerator": {"product": "H100-80GB"}, "sequenceTokens": 2000}
+    found = as_json(fleet(pools=pools), "--models", models)
+
+    assert found["contextTokens"] == 2000
+    assert [pool["sequences"] for pool in found["pools"]] == [220, 167]
+
+
+def test_what_is_served_has_to_fit_whatever_length_is_counted(models: Path) -> None:
+    """vLLM does not start where no sequence of the longest length fits."""
+    pools = {"replicas": 4, "accelerator": {"memory": "24Gi"}, "sequenceTokens": 2000}
+    status, text, _ = plan(fleet(pools=pools), "--models", models)
+
+    assert status == 1
+    assert "one sequence of 131072 tokens needs" in text

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.preflight.request import PreflightRequest, decode_request, preflight_request
-from specfleet.preflight.verdict import Check, Level, Outcome, Verdict
+from specfleet.preflight.verdict import Check, Level, Outcome, Verdict, decode
+from specfleet.sizing.figures import PlanFigures, RoomFigures
 from tests.unit.preflight.models import tokenizer, verdict, write
 from tests.unit.sizing.models import LLAMA_1B, LLAMA_8B, LLAMA_70B, Config
 
 Body = dict[str, Any]
 
 
-def asked(product: str | None, length: str = "8192", **engine: str) -> PreflightRequest:
-    """What a SpecDeployment with a draft model asks, on nodes of one product."""
-    pools: Body = {"replicas": 2}
+def document(product: str | None, length: str = "8192", drafts: Any = None, **more: Any) -> Body:
+    """Target and draft model, on nodes of one product; `more` are flags of the engine and fields of pools."""
+    flags = {name: value for name, value in more.items() if "-" in name}
+    pools: Body = {"replicas": 2} | {name: value for name, value in more.items() if name not in flags}
     if product is not None:
         pools["template"] = {"spec": {"nodeSelector": {"nvidia.com/gpu.product": product}}}
-    document = {
+    return {
         "apiVersion": "specfleet.dev/v1alpha1",
         "kind": "SpecDeployment",
         "metadata": {"name": "assistant"},
         "spec": {
-            "engine": {"type": "vLLM", "version": "0.32.0", "args": {"max-model-len": length, **engine}},
+            "engine": {"type": "vLLM", "version": "0.32.0", "args": {"max-model-len": length, **flags}},
             "target": {"model": "team/target"},
-            "drafts": [{"name": "small", "mode": "DraftModel", "model": "team/draft"}],
+            "drafts": drafts or [{"name": "small", "mode": "DraftModel", "model": "team/draft"}],
             "pools": pools,
             "policy": {"minAcceptancePercent": 50},
         },
     }
-    found = preflight_request(SpecDeployment.parse(document))
+
+
+def asked(product: str | None, length: str = "8192", **more: Any) -> PreflightRequest:
+    """What such a SpecDeployment asks."""
+    found = preflight_request(SpecDeployment.parse(document(product, length, **more)))
     assert found is not None
     return found
 
@@ -78,6 +87,49 @@ def test_what_the_plan_cannot_tell_is_a_warning(tmp_path: Path) -> None:
 
     assert found.outcome is Outcome.PASSED
     assert "the KV cache is not planned: config.json of the target: model_type 'frontier'" in found.message
+
+
+def test_the_accelerator_may_be_said_by_name_or_memory(tmp_path: Path) -> None:
+    by_name = asked(None, accelerator={"product": "H100-80GB"})
+    by_memory = asked(None, accelerator={"memory": "79.1Gi"})
+
+    assert by_name.room is not None
+    assert by_name.room == by_memory.room == asked("NVIDIA-H100-80GB-HBM3").room
+    assert of(tmp_path, LLAMA_70B, by_name).outcome is Outcome.FAILED
+
+
+def test_a_plan_comes_with_the_verdict_and_travels(tmp_path: Path) -> None:
+    request = asked(
+        None, accelerator={"product": "H100-80GB"}, sequenceTokens=2000, **{"gpu-memory-utilization": "0.9"}
+    )
+    found = of(tmp_path, LLAMA_8B, request)
+
+    assert found.plan == PlanFigures(163_840, 2000, RoomFigures(220, 440_176), RoomFigures(167, 337_040), 24)
+    assert decode(found.encode()) == found
+    assert of(tmp_path, LLAMA_70B, request).plan is None, "what does not fit has no plan"
+
+
+@pytest.mark.parametrize("plan", [7, {"kv": -1}, {"kv": 1, "context": 1, "sequences": [1, "a"], "tokens": [1, 1]}])
+def test_a_plan_that_is_none_leaves_the_verdict(plan: object) -> None:
+    text = json.dumps({"specfleetPreflight": 1, "plan": plan, "findings": []})
+    assert decode(text) == Verdict()
+
+
+def test_drafts_from_the_text_are_planned_where_the_accelerator_is_said(tmp_path: Path) -> None:
+    """Nothing is compared, and no tokenizer is read."""
+    drafts = [{"name": "ngram", "mode": "NGram"}]
+    request = asked(None, accelerator={"product": "H100-80GB"}, drafts=drafts)
+    write(tmp_path / "team/target", LLAMA_8B)
+    found = verdict(tmp_path, request)
+
+    assert found.outcome is Outcome.PASSED
+    assert found.plan is not None
+    assert found.plan.cost_percent == 0
+    assert preflight_request(SpecDeployment.parse(document("NVIDIA-H200", drafts=drafts))) is None
+
+
+def test_a_resize_asks_for_no_new_verdict() -> None:
+    assert asked("NVIDIA-H200").key == asked("NVIDIA-H200", replicas=7).key
 
 
 def test_the_question_travels_and_only_what_counts_makes_another_one() -> None:
