@@ -14,6 +14,7 @@ ANNOTATION_ENGINE_FILES = f"{GROUP}/engine-files"
 ANNOTATION_SCRAPE = "prometheus.io"
 ANNOTATION_ROUTES_VERSION = f"{GROUP}/routes-version"
 ANNOTATION_TEMPLATE = f"{GROUP}/template"
+ANNOTATION_START = f"{GROUP}/start-seconds"
 ANNOTATION_RUNS = f"{GROUP}/runs"
 
 

@@ -97,6 +97,14 @@ class RouteReport(Model):
     message: str = Field(description="The same in one sentence, as of the last write of this status.")
 
 
+class ByHandStatus(Model):
+    """What a person has said of a route for a while, beside the spec (`specfleet off` and `on`)."""
+
+    speculation: Literal["off", "on"] = Field(description="How the route is to be served.")
+    until: str = Field(description="When that ends by itself, RFC 3339.")
+    reason: str = Field(description="Why, in that person's words.")
+
+
 class RouteStatus(Model):
     """Where a route is served, and why."""
 
@@ -115,8 +123,9 @@ class RouteStatus(Model):
     evidence: EvidenceStatus | None = Field(None, description="How near a switch is.")
     since: str = Field(description="Since when it is served there, RFC 3339.")
     history: Annotated[list[Switch], Field(max_length=10)] = Field(
-        default_factory=list, description="The last switches, newest first."
+        default_factory=list, description="The last switches, newest last."
     )
+    by_hand: ByHandStatus | None = Field(None, description="What a person has said of the route, while it holds.")
     report: RouteReport | None = Field(
         None, description="What the rule would have done; only under enforcement: Observe."
     )
@@ -130,6 +139,9 @@ class PreflightStatus(Model):
     outcome: Literal["Passed", "Failed", "Unknown"] = Field(description="Unknown counts as a warning.")
     reason: str = Field(description="The reason of condition DraftCompatible.")
     message: Annotated[str, Field(max_length=1024)] = Field(description="Why, in a sentence with both values.")
+    weight_mebibytes: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Weights of target and draft, in MiB, as far as their files tell: how long a pod may start."
+    )
     at: str = Field(description="When, RFC 3339.")
 
 

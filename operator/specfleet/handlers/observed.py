@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specfleet.api.names import ANNOTATION_RUNS, ANNOTATION_TEMPLATE, LABEL_DEPLOYMENT, LABEL_POOL
+from specfleet.api.by_hand import ANNOTATION_BY_HAND
+from specfleet.api.names import ANNOTATION_RUNS, ANNOTATION_START, ANNOTATION_TEMPLATE, LABEL_DEPLOYMENT, LABEL_POOL
 from specfleet.cluster.applied import ANNOTATION_APPLIED, digest, packed, projection
 from specfleet.cluster.kinds import DEPLOYMENT, JOB, POD, SPEC_DEPLOYMENT, Kind
 from specfleet.handlers.pods import PodRecord, Problem, failed_create, pod_record
@@ -40,7 +41,7 @@ class OwnedRecord:
 
     Of a Job, `created` is when, RFC 3339, and `ended` is `Complete` or the reason of its failure. Of a pool's objects,
     `pool` is its name; of its Deployment, `template` is the hash of the pod template that was applied, and `runs` what
-    its pods are made from, as JSON.
+    its pods are made from, as JSON; `start_seconds` is what they get to start, 0 for the engine's usual time.
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class OwnedRecord:
     pool: str | None = None
     template: str | None = None
     runs: str | None = None
+    start_seconds: int = 0
 
 
 def newer(one: str, other: str) -> bool:
@@ -96,7 +98,12 @@ def owned_record(kind: Kind, body: Mapping[str, Any]) -> OwnedRecord:
         pool=(meta.get("labels") or {}).get(LABEL_POOL),
         template=annotations.get(ANNOTATION_TEMPLATE),
         runs=annotations.get(ANNOTATION_RUNS),
+        start_seconds=_count(annotations.get(ANNOTATION_START)),
     )
+
+
+def _count(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
 def _ended(body: Mapping[str, Any]) -> str | None:
@@ -275,7 +282,8 @@ def _label_key(body: Mapping[str, Any]) -> Key | None:
 
 def _deployment_essence(body: Body) -> tuple[Any, ...]:
     meta = body["metadata"]
-    return meta["uid"], meta.get("generation"), meta.get("deletionTimestamp"), body.get("status")
+    by_hand = (meta.get("annotations") or {}).get(ANNOTATION_BY_HAND)
+    return meta["uid"], meta.get("generation"), meta.get("deletionTimestamp"), by_hand, body.get("status")
 
 
 def _owned_essence(record: OwnedRecord) -> tuple[Any, ...]:

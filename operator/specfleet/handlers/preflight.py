@@ -34,6 +34,7 @@ class Found(NamedTuple):
     reason: Reason
     message: str
     plan: PlanFigures | None = None
+    weight_mebibytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Gate:
     next_look: float | None = None
     plan: PlanStatus | None = None
     sequences: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def weight_mebibytes(self) -> int | None:
+        """What a pod has to load, as far as it is known."""
+        return None if self.record is None else self.record.weight_mebibytes
 
     @property
     def digest(self) -> list[Any]:
@@ -98,13 +104,14 @@ def gate(
         if found is None:
             # The last plan stands until there is another, or the routers' limits would go up and down.
             return replace(_waiting(spec, members, job, now, limit_seconds), plan=planned)
-        outcome, reason, message, figures = found
+        outcome, reason, message, figures, weight = found
         planned = None if figures is None else plan_of(figures, spec)
         record = PreflightStatus(
             key=request.key,
             outcome=outcome.value,
             reason=reason.value,
             message=message[:_MOST_MESSAGE],
+            weight_mebibytes=weight,
             at=timestamp(now),
         )
     status: dict[str, Any] = {Outcome.PASSED: "True", Outcome.FAILED: "False", Outcome.UNKNOWN: "Unknown"}
@@ -138,7 +145,7 @@ def _verdict(pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_s
     final = next((one for one in verdicts if one.outcome is not Outcome.UNKNOWN), None)
     if final is not None:
         reason = Reason.DRAFT_FITS if final.outcome is Outcome.PASSED else Reason.DRAFT_INCOMPATIBLE
-        return Found(final.outcome, reason, final.message, final.plan)
+        return Found(final.outcome, reason, final.message, final.plan, final.weight_mebibytes)
     ended = job.ended if job is not None else None
     garbled = any(pod.left is not None and decode(pod.left) is None for pod in pods)
     if ended == "Complete" and garbled:

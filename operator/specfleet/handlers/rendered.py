@@ -9,7 +9,14 @@ from typing import Any
 
 from specfleet.api.findings import Finding, Severity
 from specfleet.api.models import Preflight
-from specfleet.api.names import ANNOTATION_RUNS, ANNOTATION_TEMPLATE, BASELINE_POOL, LABEL_POOL, pool_object
+from specfleet.api.names import (
+    ANNOTATION_RUNS,
+    ANNOTATION_START,
+    ANNOTATION_TEMPLATE,
+    BASELINE_POOL,
+    LABEL_POOL,
+    pool_object,
+)
 from specfleet.api.v1alpha1 import Metadata, SpecDeployment, SpecDeploymentSpec
 from specfleet.cluster.applied import digest
 from specfleet.engines.external import ExternalPools
@@ -22,6 +29,7 @@ from specfleet.render.meta import Manifest
 from specfleet.render.objects import pool_deployments, render_all
 from specfleet.render.plan import router_plan
 from specfleet.render.preflight import preflight_job
+from specfleet.render.start import Starts
 from specfleet.render.upgrade import pool_facts
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
@@ -59,8 +67,11 @@ class SpecRenderer:
             return Checked(spec, refused, warnings)
         wanted = deployment.spec.draft.preflight is not Preflight.SKIP
         request = preflight_request(deployment) if wanted else None
-        pools = {} if deployment.spec.external is not None else self._wanted(deployment)
-        return Checked(spec, (), warnings, _breakers(deployment, self.routers), request, pools)
+        breakers = _breakers(deployment, self.routers)
+        if deployment.spec.external is not None:
+            return Checked(spec, (), warnings, breakers, request)
+        usual = engine_module(deployment.spec.engine.type).facts(deployment, speculative=False).startup.longest_seconds
+        return Checked(spec, (), warnings, breakers, request, self._wanted(deployment), usual)
 
     def render(
         self,
@@ -74,13 +85,15 @@ class SpecRenderer:
         sequences: Mapping[str, int] = MappingProxyType({}),
         alone: bool = False,
         earlier: str | None = None,
+        starts: Starts = MappingProxyType({}),
     ) -> Rendered:
         """All objects with these weights. `spec` is that of `body`, read before.
 
         `sequences`: that a pod has room for, by pool; the routers let through no more.
 
         `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool; `alone`:
-        there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run.
+        there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run. `starts`:
+        how long pods may take to start.
         """
         deployment = _deployment(body, spec)
         objects = render_all(
@@ -90,10 +103,12 @@ class SpecRenderer:
             with_pod_monitor=self._pod_monitors,
             external=external,
             earlier=earlier,
+            starts=starts,
             sequences=sequences,
         )
         if spec.external is None:
-            objects = [_noted(deployment, one, alone=alone) for one in objects]
+            wanted = self._wanted(deployment)
+            objects = [_noted(one, wanted, starts, alone=alone) for one in objects]
         if held:
             name = pool_object(deployment.name, spec.draft.name)
             objects = [one for one in objects if (one["kind"], one["metadata"]["name"]) != ("Deployment", name)]
@@ -130,15 +145,15 @@ def _runs(deployment: SpecDeployment, pool: str) -> str:
     return json.dumps(pool_facts(deployment, pool, release), separators=(",", ":"), sort_keys=True)
 
 
-def _noted(deployment: SpecDeployment, manifest: Manifest, *, alone: bool) -> Manifest:
+def _noted(manifest: Manifest, wanted: Mapping[str, WantedPool], starts: Starts, *, alone: bool) -> Manifest:
     """A pool's Deployment with what the next upgrade is told by; `alone`, rolled without a pod less."""
     pool = manifest["metadata"]["labels"].get(LABEL_POOL)
     if manifest["kind"] != "Deployment" or pool is None:
         return manifest
-    notes = {
-        ANNOTATION_TEMPLATE: digest(manifest["spec"]["template"]),
-        ANNOTATION_RUNS: _runs(deployment, pool),
-    }
+    # How long pods may take to start is no change that they would be rolled for.
+    notes = {ANNOTATION_TEMPLATE: wanted[pool].template, ANNOTATION_RUNS: wanted[pool].runs}
+    if pool in starts and starts[pool].probe_seconds:
+        notes[ANNOTATION_START] = str(starts[pool].probe_seconds)
     meta = manifest["metadata"]
     noted = {**manifest, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), **notes}}}
     return surging(noted) if alone and pool == BASELINE_POOL else noted

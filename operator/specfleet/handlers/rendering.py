@@ -11,6 +11,7 @@ from specfleet.api.findings import Finding
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.engines.external import ExternalPools
 from specfleet.preflight.request import PreflightRequest
+from specfleet.render.start import Starts
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Checked:
     """A SpecDeployment read and validated; `spec` is None where `errors` says why.
 
     `breakers` are the requests in flight that one router lets through, by pool; `preflight` is what is to be compared
-    before the speculative pool is made, None where nothing is; `pools` are those that specfleet runs, by name.
+    before the speculative pool is made, None where nothing is; `pools` are those that specfleet runs, by name, and
+    `usual_start_seconds` is what their pods get to start.
     """
 
     spec: SpecDeploymentSpec | None
@@ -35,6 +37,7 @@ class Checked:
     breakers: Mapping[str, int] = field(default_factory=dict)
     preflight: PreflightRequest | None = None
     pools: Mapping[str, WantedPool] = field(default_factory=dict)
+    usual_start_seconds: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,15 @@ class Renderer(Protocol):
         sequences: Mapping[str, int] = MappingProxyType({}),
         alone: bool = False,
         earlier: str | None = None,
+        starts: Starts = MappingProxyType({}),
     ) -> Rendered:
         """All objects, with `percents` of each route's traffic going to speculation; `external` pools as seen.
 
         `sequences`: that a pod has room for, by pool; the routers let through no more.
 
         `preflight`: with the Job that compares this. `held`: without the Deployment of the speculative pool; `alone`:
-        there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run.
+        there is none, so that baseline has its room. `earlier`: the engine's release that pods may still run. `starts`:
+        how long pods may take to start.
         """
 
     def template(self, body: Mapping[str, Any], spec: SpecDeploymentSpec, pool: str) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.plan import ObjectId
 from specfleet.handlers.pods import Problem
 from specfleet.handlers.rendering import WantedPool
+from specfleet.render.start import USUAL_START, Start, Starts
 from specfleet.render.upgrade import HASHED, PLAIN_NAMES, RELEASE, difference, drafts_differ
 
 MOST_TOLD = 4
@@ -44,6 +45,7 @@ class Upgrade:
         frozen: nothing is decided: some ready pods may be of another template than others.
         redrafted: what was counted so far was counted of other drafts, or of another target.
         alone: there is no speculative pool, and its accelerators are free.
+        starts: how long pods may take to start.
     """
 
     changed: frozenset[str] = frozenset()
@@ -52,11 +54,13 @@ class Upgrade:
     frozen: bool = False
     redrafted: bool = False
     alone: bool = False
+    starts: Starts = field(default_factory=dict)
 
     @property
     def digest(self) -> list[Any]:
         """What of it the plan depends on."""
-        return [sorted(self.changed), sorted(self.waits), self.alone, self.from_release]
+        starts = {pool: (one.probe_seconds, one.deadline_seconds) for pool, one in self.starts.items()}
+        return [sorted(self.changed), sorted(self.waits), self.alone, self.from_release, starts]
 
     @property
     def from_release(self) -> str | None:
@@ -85,6 +89,7 @@ def upgrade(
     held: Problem | None = None,
     moving: bool = False,
     reached: Mapping[str, bool] | None = None,
+    start_seconds: int = 0,
 ) -> Upgrade:
     """From what was observed of SpecDeployment `name` with this uid.
 
@@ -95,6 +100,7 @@ def upgrade(
         held: why the speculative pool must not be made or changed.
         moving: routers are taking over other files.
         reached: whether routers reach a pool that has ready pods.
+        start_seconds: how long pods may take to start by the size of their models; 0 is the engine's usual time.
     """
     if not wanted:
         return Upgrade()
@@ -132,7 +138,22 @@ def upgrade(
         frozen=status is not None and (held is None or undecided),
         redrafted=_renamed(owned, uid, wanted) or (draft in found.go and _redrafted(records[draft], wanted[draft])),
         alone=held is not None and records[draft] is None,
+        starts={
+            pool.name: one
+            for pool in state.pools
+            if (one := _start(pool, records[pool.name], start_seconds, changed=pool.name in changed)) != USUAL_START
+        },
     )
+
+
+def _start(health: WorkloadHealth, record: OwnedRecord | None, seconds: int, *, changed: bool) -> Start:
+    """Pods that run are not rolled for another probe: they take it with their next template.
+
+    Those of a pool that has none ready take a longer one at once, or a large model would never come up.
+    """
+    kept = record is not None and not changed and not (health.ready == 0 and seconds > record.start_seconds)
+    probe = record.start_seconds if record is not None and kept else seconds
+    return Start(probe, max(probe, seconds))
 
 
 def _kept(*, undecided: bool) -> str:

@@ -18,6 +18,7 @@ from specfleet.capacity.room import room
 from specfleet.cluster.applied import digest
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Room
+from specfleet.handlers.by_hand import told
 from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight
 from specfleet.handlers.decide import (
     RouteDecision,
@@ -50,6 +51,7 @@ from specfleet.handlers.status import (
 from specfleet.handlers.unfit import unread_pods
 from specfleet.handlers.upgrade import Upgrade, upgrade
 from specfleet.preflight.request import PreflightRequest
+from specfleet.render.start import start_seconds
 
 Body = dict[str, Any]
 UNMEASURED = -1  # a pool of which it is not known what it carries has room for nothing
@@ -102,12 +104,13 @@ def compute(
     if upgraded.redrafted:
         states = {name: one.forgetful() for name, one in states.items()}
     hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
-    decisions = decide(spec, states, memory.blocks, now, hold, rooms, together=together)
+    decisions = told(decide(spec, states, memory.blocks, now, hold, rooms, together=together), memory.by_hand, now)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
     full = memory.outside is not None and memory.outside.full
     percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name], speculative_full=full)
     outside = memory.outside.assessment if memory.outside is not None else None
     inputs = [body["metadata"]["uid"], body["metadata"]["generation"], percents, _rendered_from(outside), gate.digest]
+    inputs.append({name: word.word for name, word in memory.by_hand.items()})
     request = checked.preflight if gate.run else None
     planned = _planned(body, spec, percents, inputs, memory, state, owned, renderer, gate, request, upgraded, upgrading)
     actions, version, settled_key, upgraded = planned
@@ -126,6 +129,7 @@ def compute(
             slow=memory.pods_denied,
             together=together and decision.config.override == "Auto",
             now=now,
+            by_hand=memory.by_hand.get(name),
         )
         for name, decision in decisions.items()
     ]
@@ -256,6 +260,7 @@ def _upgrade(
         held=gate.held,
         moving=moving,
         reached=memory.reached(state),
+        start_seconds=start_seconds(gate.weight_mebibytes, checked.usual_start_seconds),
     )
 
 
@@ -294,6 +299,7 @@ def _planned(
         sequences=gate.sequences,
         alone=alone,
         earlier=earlier,
+        starts=upgraded.starts,
     )
     if state.routers and rendered.routes_version != memory.wanted_version:
         upgraded = again(moving=True)

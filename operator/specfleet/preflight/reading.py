@@ -98,10 +98,12 @@ class _Reading:
                 return listed
         if not files:
             return None
+        headed = [self._header(file) for file in files[:MOST_SHARDS]]
         found: dict[str, Tensor] = dict(listed.by_name)
-        for file in files[:MOST_SHARDS]:
-            found.update(self._header(file).by_name)
-        return Tensors(found, listed.total_bytes)
+        for one in headed:
+            found.update(one.by_name)
+        whole = sum(one.total_bytes or 0 for one in headed) if len(headed) == len(files) else None
+        return Tensors(found, listed.total_bytes if listed.total_bytes is not None else whole)
 
     def _header(self, file: str) -> Tensors:
         what = f"{file} of {self.label}"
@@ -148,13 +150,12 @@ def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, st
     Args:
         open_source: the files of a model, called `target` or `draft`.
     """
-    in_target = request.mode is DraftMode.MTP and request.draft is None
     heads = request.mode is not DraftMode.DRAFT_MODEL
     target = read_model(
         open_source(request.target, "target"),
         request.target,
         "target",
-        tensors=in_target or request.room is not None,
+        tensors=True,
         headers=False,
         tokenizer=request.draft is not None and not request.heterogeneous_vocab,
     )
@@ -168,8 +169,16 @@ def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, st
             headers=True,
             tokenizer=request.mode is not DraftMode.MTP and not request.heterogeneous_vocab,
         )
-    found = judge(request, target, draft)
+    found = replace(judge(request, target, draft), weight_mebibytes=_weight(target, draft))
     if request.room is None:
         return found
     said, figures = room_findings(request.room, target, draft)
-    return replace(Verdict.of([*found.findings, *said]), plan=figures)
+    return replace(found, findings=Verdict.of([*found.findings, *said]).findings, plan=figures)
+
+
+def _weight(target: Model, draft: Model | None) -> int | None:
+    """MiB that an engine pod loads at most; None where the target does not tell."""
+    if target.tensors is None or target.tensors.total_bytes is None:
+        return None
+    more = draft.tensors.total_bytes if draft is not None and draft.tensors is not None else None
+    return (target.tensors.total_bytes + (more or 0)) >> 20

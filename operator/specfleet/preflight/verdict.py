@@ -13,6 +13,7 @@ MOST_MESSAGE_BYTES = 4000
 """The kubelet keeps 4,096 bytes of a termination message."""
 MOST_SENTENCE = 400
 _MOST_FINDINGS = 16
+_MOST_MEBIBYTES = 1 << 30
 _FORMAT = 1
 
 
@@ -64,10 +65,11 @@ class PreflightFinding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All findings, the worst first, and the KV plan where there is one."""
+    """All findings, the worst first, the KV plan where there is one, and how much a pod has to load."""
 
     findings: tuple[PreflightFinding, ...] = ()
     plan: PlanFigures | None = None
+    weight_mebibytes: int | None = None
 
     @classmethod
     def of(cls, findings: list[PreflightFinding]) -> Verdict:
@@ -104,9 +106,11 @@ class Verdict:
         findings = [
             [one.check.value, one.level.value, one.message[:MOST_SENTENCE]] for one in self.findings[:_MOST_FINDINGS]
         ]
-        plan = {} if self.plan is None else {"plan": self.plan.as_dict()}
+        figures: dict[str, Any] = {} if self.plan is None else {"plan": self.plan.as_dict()}
+        if self.weight_mebibytes is not None:
+            figures["mebibytes"] = self.weight_mebibytes
         while True:
-            text = json.dumps({"specfleetPreflight": _FORMAT, **plan, "findings": findings}, separators=(",", ":"))
+            text = json.dumps({"specfleetPreflight": _FORMAT, **figures, "findings": findings}, separators=(",", ":"))
             if len(text) <= MOST_MESSAGE_BYTES:
                 return text
             findings.pop()
@@ -137,7 +141,11 @@ def decode(text: str | None) -> Verdict | None:
         except ValueError:
             return None
         findings.append(finding)
-    return replace(Verdict.of(findings), plan=read_figures(document.get("plan")))
+    size = document.get("mebibytes")
+    known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= _MOST_MEBIBYTES
+    return replace(
+        Verdict.of(findings), plan=read_figures(document.get("plan")), weight_mebibytes=size if known else None
+    )
 
 
 def _plain(text: str) -> str:

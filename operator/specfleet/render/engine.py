@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specfleet.api.names import BASELINE_POOL, labels, pool_object, selector, service_account_object
 from specfleet.api.v1alpha1 import EnvVar, Source, SpecDeployment
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
 from specfleet.render.engine_files import files_annotations, files_mounts, files_volumes
 from specfleet.render.meta import DEFAULT_CONTAINER, Manifest, OwnerRef, metadata, soft_spread
+from specfleet.render.start import USUAL_START, Start
 from specfleet.render.template import merge_pod_template
 
 CONTAINER = "engine"
@@ -20,9 +23,12 @@ CACHE_GROUP = 2000
 IMAGE_PULL_SECONDS = 900
 
 
-def engine_deployment(deployment: SpecDeployment, pool: str, facts: EngineFacts, owner: OwnerRef | None) -> Manifest:
+def engine_deployment(
+    deployment: SpecDeployment, pool: str, facts: EngineFacts, owner: OwnerRef | None, start: Start = USUAL_START
+) -> Manifest:
     """Engine pods of `pool`. No pod is added beyond the replicas in a rollout: GPU clusters run full."""
     pools = deployment.spec.pools
+    facts = replace(facts, startup=start.probe(facts.startup))
     template = merge_pod_template(_pod_template(deployment, pool, facts), pools.template)
     return {
         "apiVersion": "apps/v1",
@@ -31,7 +37,7 @@ def engine_deployment(deployment: SpecDeployment, pool: str, facts: EngineFacts,
         "spec": {
             "replicas": pools.baseline_replicas if pool == BASELINE_POOL else pools.speculative_replicas,
             "revisionHistoryLimit": 3,
-            "progressDeadlineSeconds": _start_seconds(template, facts) + IMAGE_PULL_SECONDS,
+            "progressDeadlineSeconds": start.deadline(_start_seconds(template, facts)) + IMAGE_PULL_SECONDS,
             "selector": {"matchLabels": selector(deployment.name, "engine", pool)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "template": template,

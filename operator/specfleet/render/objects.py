@@ -20,6 +20,7 @@ from specfleet.render.monitor import pod_monitor
 from specfleet.render.plan import router_plan
 from specfleet.render.router import bootstrap_config_map, router_deployment, routes_config_map
 from specfleet.render.services import endpoint_service, pool_service
+from specfleet.render.start import USUAL_START, Starts
 from specfleet.settings import OperatorSettings
 
 
@@ -33,6 +34,7 @@ def render_all(
     external: ExternalPools | None = None,
     sequences: Mapping[str, int] = MappingProxyType({}),
     earlier: str | None = None,
+    starts: Starts = MappingProxyType({}),
 ) -> list[Manifest]:
     """All objects, in the order of writing: what pods mount or name comes before the pods.
 
@@ -59,7 +61,10 @@ def render_all(
         endpoint_service(deployment, owner),
         *(pool_budget(deployment, pool, owner) for pool in pools),
         router_budget(deployment, owner),
-        *(engine_deployment(deployment, pool, facts, owner) for pool, facts in pools.items()),
+        *(
+            engine_deployment(deployment, pool, facts, owner, starts.get(pool, USUAL_START))
+            for pool, facts in pools.items()
+        ),
         router_deployment(deployment, settings, owner),
     ]
     if with_pod_monitor:

@@ -18,6 +18,7 @@ from specfleet.handlers.plan import owned_manifest, plan
 from specfleet.handlers.pods import Problem
 from specfleet.handlers.rendered import SpecRenderer
 from specfleet.handlers.upgrade import Upgrade, upgrade
+from specfleet.render.start import Start
 from specfleet.settings import OperatorSettings
 from tests.unit.handlers.samples import UID, Body, live, owner, pod, spec_of
 
@@ -277,3 +278,38 @@ def test_an_upgrade_freezes_evidence_for_either_pool() -> None:
     state = fleet("assistant", spec_of(spec()), UID, cluster.store.owned(KEY), cluster.store.pods(KEY))
     assert hold_for(state, None, False) is None
     assert hold_for(state, None, False, upgrading=True) is Hold.ROLLOUT_IN_PROGRESS
+
+
+def test_a_size_that_is_learned_late_rolls_no_pod_that_serves() -> None:
+    running = both(spec()).upgrade(spec(), start_seconds=7200)
+    assert running.changed == frozenset()
+    assert running.starts["baseline"] == Start(probe_seconds=0, deadline_seconds=7200)
+    changing = both(spec()).upgrade(spec("0.33.0"), start_seconds=7200)
+    assert changing.starts["ngram"] == Start(7200, 7200)
+
+
+def test_a_pool_that_has_not_come_up_is_given_the_time_at_once() -> None:
+    loading = Cluster(ngram=spec())
+    loading.deployment("baseline", spec(), ready=False)
+    found = loading.upgrade(spec(), start_seconds=7200)
+    assert found.starts["baseline"] == Start(7200, 7200)
+    assert found.starts["ngram"].probe_seconds == 0
+
+
+def test_the_start_up_probe_is_in_the_template_and_no_reason_to_roll() -> None:
+    body = spec()
+    starts = {"baseline": Start(7200, 7200), "ngram": Start(0, 7200)}
+    found: dict[str, Any] = {
+        one["metadata"]["name"]: one
+        for one in RENDERER.render(body, spec_of(body), {}, starts=starts).objects
+        if one["kind"] == "Deployment"
+    }
+    probes = [found[f"assistant-{pool}"]["spec"]["template"]["spec"]["containers"][0]["startupProbe"] for pool in POOLS]
+    assert [one["failureThreshold"] * one["periodSeconds"] for one in probes] == [1800, 7200]
+    deadlines = [found[f"assistant-{pool}"]["spec"]["progressDeadlineSeconds"] for pool in POOLS]
+    assert deadlines == [8100, 8100]
+    cluster = Cluster(ngram=body)
+    cluster.store.put_owned(DEPLOYMENT, live(owned_manifest(found["assistant-baseline"], body)))
+    later = cluster.upgrade(body, start_seconds=0)
+    assert later.changed == frozenset()
+    assert later.starts["baseline"].probe_seconds == 7200
