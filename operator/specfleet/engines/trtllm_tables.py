@@ -82,6 +82,7 @@ OWNED_CONFIG: Mapping[str, str] = {
     "pp_size": OWNED_FLAGS["pp_size"],
     "cp_size": _ONE_POD,
     "max_batch_size": _CAPACITY,
+    "max_seq_len": "write spec.engine.args.max_seq_len, by which the draft is compared with what is served",
     "return_perf_metrics": _METRICS,
     "enable_iter_perf_stats": _METRICS,
     "served_model_name": OWNED_FLAGS["served_model_name"],
