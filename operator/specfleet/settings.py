@@ -40,7 +40,7 @@ def _switch(value: object) -> object:
     return value if value in ("auto", True, False) else value == "true"
 
 
-EngineName = Literal["vLLM"]
+EngineName = Literal["vLLM", "SGLang", "TensorRTLLM"]
 _NAME = r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 Quantity = Annotated[
     str,
@@ -173,7 +173,8 @@ class OperatorSettings(BaseSettings):
     engine_images: dict[EngineName, Repository] = Field(
         default_factory=dict,
         description="Repository, by engine, of SpecDeployments that name no image, such as "
-        "{vLLM: registry.example.com/vllm/vllm-openai}; the tag is v and engine.version. Default: the public one.",
+        "{vLLM: registry.example.com/vllm/vllm-openai}; the tag is that of the public image: v and engine.version, of "
+        "TensorRT-LLM without the v. Default: the public one.",
     )
     watch_namespaces: list[str] = Field(
         default_factory=list, description="Namespaces to watch; empty is the whole cluster."

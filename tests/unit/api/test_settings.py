@@ -59,7 +59,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ("podMonitor: {labels: {release: a b}}", "pod_monitor.labels.release: expected the value of a label"),
         ("router: {resources: {limits: {cpu: lots}}}", "router.resources.limits.cpu: expected a quantity such as 250m"),
         ("router: {replicas: 0}", "router.replicas: Input should be greater than or equal to 1, found 0"),
-        ("engineImages: {SGLang: a}", "engine_images.SGLang: Input should be 'vLLM'"),
+        ("engineImages: {other: a}", "engine_images.other: Input should be 'vLLM', 'SGLang' or 'TensorRTLLM'"),
         ("engineImages: {vLLM: 'a/b:tag'}", "engine_images.vLLM: expected a repository without a tag"),
     ],
 )

@@ -57,6 +57,17 @@ def test_another_registry_takes_the_place_of_the_public_one_unless_the_object_na
         assert pod(rendered(own, **mirror), name)["containers"][0]["image"] == "mine/vllm:v0.32.0"
 
 
+@pytest.mark.parametrize(
+    ("engine", "version", "tag"), [("SGLang", "0.5.23", "v0.5.23"), ("TensorRTLLM", "1.4.0rc1", "1.4.0rc1")]
+)
+def test_another_registry_has_the_tags_of_the_public_one(engine: str, version: str, tag: str) -> None:
+    objects = rendered(
+        made(engine={"type": engine, "version": version}), engine_images={engine: "mirror.example/engine"}
+    )
+
+    assert pod(objects, "assistant-baseline")["containers"][0]["image"] == f"mirror.example/engine:{tag}"
+
+
 def test_routers_have_the_resources_and_the_number_that_settings_say_and_breakers_follow() -> None:
     resources = Resources(requests={"cpu": "2"}, limits={"memory": "4Gi"})
     router = RouterSettings(replicas=4, resources=resources)
