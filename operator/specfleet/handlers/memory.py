@@ -44,6 +44,7 @@ class Memory:
         unconfirmed_since: since when routers have not been seen to serve what was written last.
         outside: what is known of External pools; None where specfleet runs the pools.
         compared: the last verdict about target and draft.
+        comparing: key of the preflight that has no verdict yet, and since when it is wanted.
         claims: what the volume claims of the spec offer.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
         counts: what engines count themselves; None where the routers do.
@@ -76,6 +77,7 @@ class Memory:
     outside: Outside | None = None
     scraped: Scraping | None = None
     compared: PreflightStatus | None = None
+    comparing: tuple[str, float] | None = None
     claims: Claims = field(default_factory=Claims)
     counts: EngineCounts | None = None
     dead_since: dict[str, float] = field(default_factory=dict)
@@ -100,6 +102,12 @@ class Memory:
             self.next_sample = 0.0
         if self.outside is not None:
             self.outside.retimed(block_seconds, now)
+
+    def comparing_since(self, key: str, now: float) -> float:
+        """Since when the preflight of that key is wanted: its Job may be refused for as long as it is asked for."""
+        if self.comparing is None or self.comparing[0] != key:
+            self.comparing = key, now
+        return self.comparing[1]
 
     def recount(self, now: float) -> None:
         """Counting starts anew: what is half counted is of pods that are gone."""

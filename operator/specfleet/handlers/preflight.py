@@ -37,6 +37,18 @@ class Found(NamedTuple):
     weight_mebibytes: int | None = None
 
 
+class Wanted(NamedTuple):
+    """A Job that is to run and may never come to be.
+
+    Attributes:
+        since: epoch seconds when this process first wanted it.
+        refused: why the API server did not take it; None where it did, or was not asked yet.
+    """
+
+    since: float
+    refused: str | None = None
+
+
 @dataclass(frozen=True)
 class Gate:
     """What follows from a preflight now.
@@ -85,6 +97,7 @@ def gate(
     now: float,
     limit_seconds: float,
     planned: PlanStatus | None = None,
+    wanted: Wanted | None = None,
 ) -> Gate:
     """From the verdict that status keeps, else from what the Job and its pods say.
 
@@ -93,6 +106,7 @@ def gate(
         request: None where there is nothing to compare or it is not wanted.
         limit_seconds: after that long without a verdict there will be none.
         planned: the plan that came with the verdict that status keeps.
+        wanted: what is known of the Job apart from `owned`.
     """
     if request is None:
         return Gate()
@@ -100,10 +114,12 @@ def gate(
     if record is None:
         members = [pod for pod in pods if pod.preflight == request.key]
         job = owned.get((JOB, preflight_object(name, request.key)))
-        found = _verdict(members, job, now, limit_seconds)
+        began = _began(job, wanted, now)
+        trouble = _trouble(members) or (wanted.refused if wanted is not None and job is None else None)
+        found = _verdict(members, job, trouble, now - began, limit_seconds)
         if found is None:
             # The last plan stands until there is another, or the routers' limits would go up and down.
-            return replace(_waiting(spec, members, job, now, limit_seconds), plan=planned)
+            return replace(_waiting(spec, trouble, limit_seconds - (now - began)), plan=planned)
         outcome, reason, message, figures, weight = found
         planned = None if figures is None else plan_of(figures, spec)
         record = PreflightStatus(
@@ -122,12 +138,8 @@ def gate(
     return Gate(said, record, held=held, plan=planned)
 
 
-def _waiting(
-    spec: SpecDeploymentSpec, pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_seconds: float
-) -> Gate:
-    trouble = _trouble(pods)
+def _waiting(spec: SpecDeploymentSpec, trouble: str | None, left: float) -> Gate:
     said = "target and draft are being compared" + (f"; {trouble}" if trouble else "")
-    left = limit_seconds - (now - _started(job, now))
     held = Problem(Reason.PREFLIGHT_RUNNING, said) if _holds(spec) else None
     return Gate(
         Said("Unknown", Reason.PREFLIGHT_RUNNING, _sentence(said)), run=True, held=held, next_look=max(0.05, left)
@@ -139,7 +151,9 @@ def _holds(spec: SpecDeploymentSpec) -> bool:
     return spec.draft.preflight is Preflight.REQUIRE and spec.draft.mode not in WITHOUT_CHECKPOINT
 
 
-def _verdict(pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_seconds: float) -> Found | None:
+def _verdict(
+    pods: list[PodRecord], job: OwnedRecord | None, trouble: str | None, waited: float, limit_seconds: float
+) -> Found | None:
     """What came out; None while there may still be something."""
     verdicts = [one for one in (decode(pod.left) for pod in pods) if one is not None]
     final = next((one for one in verdicts if one.outcome is not Outcome.UNKNOWN), None)
@@ -151,9 +165,10 @@ def _verdict(pods: list[PodRecord], job: OwnedRecord | None, now: float, limit_s
     if ended == "Complete" and garbled:
         return _inconclusive("the preflight left a message that is no verdict")
     if ended is not None and ended not in ("Complete", "DeadlineExceeded"):
-        return _inconclusive(_unread(verdicts) or _trouble(pods) or f"the preflight Job failed ({ended})")
-    if ended == "DeadlineExceeded" or now - _started(job, now) >= limit_seconds:
-        why = _unread(verdicts) or _trouble(pods) or "its pod has not ended"
+        return _inconclusive(_unread(verdicts) or trouble or f"the preflight Job failed ({ended})")
+    if ended == "DeadlineExceeded" or waited >= limit_seconds:
+        idle = "its pod has not ended" if pods else "its Job got no pod, which kubectl get events explains"
+        why = _unread(verdicts) or trouble or idle
         return Found(
             Outcome.UNKNOWN,
             Reason.PREFLIGHT_TIMED_OUT,
@@ -177,10 +192,10 @@ def _trouble(pods: list[PodRecord]) -> str | None:
     return problem.message if problem is not None else None
 
 
-def _started(job: OwnedRecord | None, now: float) -> float:
-    """When the Job was made: it outlives this process."""
+def _began(job: OwnedRecord | None, wanted: Wanted | None, now: float) -> float:
+    """When the Job was made, which outlives this process, or was first wanted."""
     if job is None or job.created is None:
-        return now
+        return now if wanted is None else wanted.since
     try:
         return datetime.strptime(job.created, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:

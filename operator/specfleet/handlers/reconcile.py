@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specfleet.api.base import duration
+from specfleet.api.names import preflight_object
 from specfleet.api.status import RouteStatus, SpecDeploymentStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.client import ApiClient
-from specfleet.cluster.kinds import CONFIG_MAP, SPEC_DEPLOYMENT
+from specfleet.cluster.kinds import CONFIG_MAP, JOB, SPEC_DEPLOYMENT
 from specfleet.handlers.carry_out import Executor
 from specfleet.handlers.claims import with_claims
 from specfleet.handlers.conditions import conditions, invalid, was_ready
@@ -28,7 +29,7 @@ from specfleet.handlers.gauges import show
 from specfleet.handlers.looking import Looker
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
-from specfleet.handlers.preflight import Gate, gate
+from specfleet.handlers.preflight import Gate, Wanted, gate
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.reporting import Reporter
 from specfleet.handlers.sampling import sample
@@ -172,9 +173,14 @@ class Reconciler:
         status = parse_status(body)
         known, planned = status.preflight or memory.compared, status.plan or self._reporter.plan(key)
         owned, pods = self._observed.owned(key), self._observed.pods(key)
-        limit = self._renderer.preflight_seconds
-        found = gate(key[1], spec, checked.preflight, known, owned, pods, now, limit, planned)
+        limit, wanted = self._renderer.preflight_seconds, None
+        if (request := checked.preflight) is not None:
+            refused = memory.refused.get((JOB, preflight_object(key[1], request.key)))
+            wanted = Wanted(memory.comparing_since(request.key, now), refused)
+        found = gate(key[1], spec, request, known, owned, pods, now, limit, planned, wanted)
         memory.compared = found.record
+        if not found.run:
+            memory.comparing = None
         return self._reporter.follow(key, body, spec, pods, found, planned, now)
 
     def _fleet(self, key: Key, body: Body, spec: SpecDeploymentSpec, compared: Gate | None = None) -> Fleet:

@@ -15,7 +15,7 @@ from specfleet.engines.registry import engine_module
 from specfleet.handlers.fleet import fleet, readiness
 from specfleet.handlers.observed import Observed
 from specfleet.handlers.plan import plan
-from specfleet.handlers.preflight import Gate, gate
+from specfleet.handlers.preflight import Gate, Wanted, gate
 from specfleet.handlers.status import timestamp
 from specfleet.preflight.request import PreflightRequest, preflight_request
 from specfleet.preflight.verdict import Check, Level, PreflightFinding, Verdict
@@ -61,7 +61,12 @@ def told(*findings: tuple[Level, str]) -> str:
 
 
 def looked(
-    *bodies: Body, after: float = 1.0, known: PreflightStatus | None = None, limit: float = 600.0, **draft: Any
+    *bodies: Body,
+    after: float = 1.0,
+    known: PreflightStatus | None = None,
+    limit: float = 600.0,
+    wanted: Wanted | None = None,
+    **draft: Any,
 ) -> Gate:
     store = Observed()
     for one in bodies:
@@ -70,7 +75,8 @@ def looked(
         else:
             store.put_pod(one)
     spec, request = spec_of(body(**draft)), asked(**draft)
-    return gate("assistant", spec, request, known, store.owned(KEY), store.pods(KEY), MADE + after, limit)
+    owned, pods = store.owned(KEY), store.pods(KEY)
+    return gate("assistant", spec, request, known, owned, pods, MADE + after, limit, wanted=wanted)
 
 
 def test_without_a_verdict_the_pool_waits_and_the_job_is_wanted() -> None:
@@ -80,6 +86,26 @@ def test_without_a_verdict_the_pool_waits_and_the_job_is_wanted() -> None:
     assert found.held.reason is Reason.PREFLIGHT_RUNNING
     assert found.next_look == 600.0
     assert looked(job(), after=100.0).next_look == 500.0
+
+
+def test_a_job_that_is_refused_for_good_ends_as_a_warning_that_says_why() -> None:
+    refused = Wanted(MADE, "jobs.batch is forbidden: exceeded quota")
+    waiting = looked(after=599.0, wanted=refused)
+    assert waiting.said is not None
+    assert (waiting.run, waiting.next_look) == (True, 1.0)
+    assert "exceeded quota" in waiting.said.message
+    late = looked(after=600.0, wanted=refused)
+    assert late.said is not None
+    assert (late.said.status, late.said.reason) == ("Unknown", Reason.PREFLIGHT_TIMED_OUT)
+    assert "within 600 s: jobs.batch is forbidden: exceeded quota; the speculative pool is made" in late.said.message
+    assert (late.run, late.held) == (False, None)
+
+
+def test_a_job_that_came_to_be_has_its_own_time_and_troubles() -> None:
+    found = looked(job(), after=100.0, wanted=Wanted(MADE - 550.0, "exceeded quota"))
+    assert found.said is not None
+    assert (found.run, found.next_look) == (True, 500.0)
+    assert "quota" not in found.said.message
 
 
 @pytest.mark.parametrize(
@@ -122,7 +148,8 @@ def test_unknown_is_tried_again_and_a_later_verdict_wins() -> None:
 @pytest.mark.parametrize(
     ("bodies", "after", "reason", "words"),
     [
-        ((job(),), 600.0, Reason.PREFLIGHT_TIMED_OUT, "within 600 s: its pod has not ended"),
+        ((job(),), 600.0, Reason.PREFLIGHT_TIMED_OUT, "within 600 s: its Job got no pod"),
+        ((job(), ended_pod(None)), 600.0, Reason.PREFLIGHT_TIMED_OUT, "within 600 s: its pod has not ended"),
         (
             (job(), ended_pod(told((Level.UNKNOWN, "the Hub is away")), code=1)),
             601.0,
@@ -157,7 +184,7 @@ def test_unknown_is_tried_again_and_a_later_verdict_wins() -> None:
             "no verdict",
         ),
     ],
-    ids=["late", "late-unread", "deadline", "unread", "crash", "garbage"],
+    ids=["no-pod", "late", "late-unread", "deadline", "unread", "crash", "garbage"],
 )
 def test_without_a_verdict_there_is_a_warning_and_nothing_is_held(
     bodies: tuple[Body, ...], after: float, reason: Reason, words: str
