@@ -19,6 +19,7 @@ import yaml
 
 from specfleet.api.offline import parse
 from specfleet.api.schema import object_schema
+from tests.cluster.api import eventually
 from tests.testbed.api import ensure_control_plane, kubectl_binary
 
 pytestmark = pytest.mark.cluster
@@ -75,7 +76,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     plane = ensure_control_plane(tmp_path_factory.mktemp("schema"))
     found = Cluster(plane.kubeconfig)
     found.must("apply", "-f", str(REPOSITORY / "crds"))
-    found.must("wait", "--for=condition=Established", "crd/specdeployments.specfleet.dev", "--timeout=30s")
+    # Not by `kubectl wait`, which fails on a definition that has no condition yet.
+    eventually("the definition is served", lambda: found.kubectl("get", "specdeployments").returncode == 0)
     yield found
     plane.stop()
 
@@ -323,6 +325,8 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         external(drafts=[{**DRAFT, "ngram": {"minMatch": 3, "maxMatch": 4}}]),
         "remove drafts[0].ngram",
     ),
+    "External TensorRT-LLM": (external(engine__type="TensorRTLLM"), "what External pools do of vLLM and SGLang only"),
+    "a file for an engine that takes none": (changed("spec.engine.config", "a: 1"), "write flags in engine.args"),
     "a Prometheus with source Direct": (
         changed("spec.metrics", {"prometheus": {"url": "http://prometheus:9090"}}),
         "source Direct asks the routers",
@@ -461,6 +465,9 @@ ACCEPTED: dict[str, Document] = {
             {"name": "rest"},
         ],
     ),
+    "TensorRT-LLM with a file": changed(
+        "spec.engine", {"type": "TensorRTLLM", "version": "1.4.0rc1", "config": "kv_cache_config: {dtype: fp8}\n"}
+    ),
     "env from a field": changed(
         "spec.engine.env", [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     ),
@@ -499,7 +506,7 @@ def test_an_applied_object_shows_no_difference_and_kubectl_shows_its_columns(clu
     assert cluster.kubectl("diff", "-f", "-", document=document).returncode == 0
     cluster.must("apply", "-f", "-", document=document)
     head, row = cluster.must("get", "specdep", "shown", "-o", "wide").splitlines()
-    assert head.split() == ["NAME", "READY", "MODE", "ACCEPTANCE", "AGE", "ENGINE", "DRAFT", "REPLICAS"]
+    assert head.split() == ["NAME", "READY", "MODE", "ACCEPTANCE", "AGE", "ENGINE", "DRAFT", "UPGRADE", "REPLICAS"]
     assert row.split()[-3:] == ["vLLM", "NGram", "4"]
     assert "specdeployment.specfleet.dev/shown" in cluster.must("get", "specfleet", "-o", "name")
     assert "ACCEPTANCE" in cluster.must("get", "specdeployments").splitlines()[0]
@@ -545,6 +552,19 @@ def test_the_strategy_of_pools_stays(cluster: Cluster) -> None:
     assert refused.returncode != 0
     assert "strategy cannot be changed" in refused.stderr
     cluster.must("patch", "specdep", "adopted", "--type=merge", "-p", '{"spec": {"policy": {"dwell": "20m"}}}')
+
+
+def test_the_engine_of_rendered_pools_stays(cluster: Cluster) -> None:
+    document = copy.deepcopy(VALID)
+    document["metadata"]["name"] = "rendered"
+    cluster.must("apply", "-f", "-", document=document)
+    patch = json.dumps({"spec": {"engine": {"type": "SGLang", "version": "0.5.23"}}})
+
+    refused = cluster.kubectl("patch", "specdep", "rendered", "--type=merge", "-p", patch)
+
+    assert refused.returncode != 0
+    assert "engine.type cannot be changed" in refused.stderr
+    cluster.must("patch", "specdep", "rendered", "--type=merge", "-p", '{"spec": {"engine": {"version": "0.33.0"}}}')
 
 
 def test_explain_has_a_sentence_for_every_field_of_spec(cluster: Cluster) -> None:

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from tests.cluster.api import Body, Refused, eventually
+from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
 
 pytestmark = pytest.mark.cluster
@@ -150,30 +150,6 @@ def test_a_release_that_counts_nothing_says_so_and_is_not_asked(world: World, pa
 
     assert "from 1.3.0rc13 on" in said["message"]
     assert page.asked == set()
-
-
-@pytest.mark.parametrize(
-    ("spec", "part"),
-    [
-        (
-            {"engine": {"type": "vLLM", "version": "0.32.0", "config": "a: 1"}},
-            "only TensorRT-LLM is configured by a file",
-        ),
-        (
-            {
-                "engine": {"type": "TensorRTLLM", "version": "1.4.0rc1"},
-                "pools": {"strategy": "External", "external": {"speculative": {"service": "a", "port": 80}}},
-                "policy": {"enforcement": "Observe"},
-            },
-            "write strategy: Split",
-        ),
-    ],
-)
-def test_the_api_server_refuses_it_where_it_does_not_belong(world: World, spec: Body, part: str) -> None:
-    with pytest.raises(Refused) as refused:
-        world.create(**spec)
-
-    assert part in str(refused.value)
 
 
 def test_a_config_with_an_owned_key_is_said_with_the_field_to_use(world: World) -> None:
