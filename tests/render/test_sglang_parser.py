@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.version import Version
 
 from specfleet.api.findings import errors
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment
+from specfleet.engines.arguments import container_variables
+from specfleet.engines.launch import launch
 from specfleet.engines.registry import engine_module
 from specfleet.engines.sglang_tables import OWNED_FLAGS, WHOLE_NUMBERS, table
 from specfleet.render.objects import render_all
 from specfleet.render.validate import validate
+from tests.render.argument_lists import SGLANG as LISTS
+from tests.render.argument_lists import ArgumentList
 from tests.render.cases import SETTINGS, case_folders, case_name, read_deployment
 from tests.render.engine_parsers import SGLANG, Command, ask
+from tests.unit.cli.adopted import adopt, around
 
 Document = dict[str, Any]
 RELEASES = table().releases
@@ -137,10 +144,45 @@ COMMANDS = {
 }
 
 
+# Of other people's engines: those that can be read, and that this release's parser takes.
+CARRIED = [one for one in LISTS if one.means.get("engine", one) is not None and one.refused is None]
+# Set by specfleet in every pod that it renders, or said by other fields and compared on their own.
+OURS = {"host", "port", "enable_metrics", "tokenizer_metrics_allowed_custom_labels", "max_running_requests", "api_key"}
+APART = {"served_model_name", "dist_init_addr", "nnodes", "node_rank"}
+
+
+@functools.cache
+def adopted_fleet(name: str) -> Document:
+    """What `adopt --split` prints for a list."""
+    one = next(one for one in CARRIED if one.name == name)
+    version = () if one.image.endswith(SGLANG) else ("--engine-version", SGLANG)
+    ended = adopt("--split", *version, manifests=around(one))
+    assert ended.returncode == 0, ended.stderr
+    document: Document = yaml.safe_load(ended.stdout)
+    return document
+
+
+def adopted_commands(one: ArgumentList) -> list[Command]:
+    """The original, then baseline and the speculative pool, after Kubernetes."""
+    document, container = adopted_fleet(one.name), one.container
+    started = launch([*container.get("command", ()), *container.get("args", ())], container_variables(container))
+    words = started.words if started.module else ("--model-path", *started.words)
+    facts = [
+        engine_module(EngineType.SGLANG).facts(SpecDeployment.parse(document), speculative=speculative)
+        for speculative in (False, True)
+    ]
+    variables = container_variables(container)
+    return [
+        Command(tuple(words)),
+        *(Command(launch([*pool.command, *pool.args], variables).words) for pool in facts),
+    ]
+
+
 @pytest.fixture(scope="module")
 def answer() -> Document:
     """What the released parser makes of every command line; importing it takes several seconds, so once."""
-    return ask(EngineType.SGLANG, [Command(tuple(words)) for words in COMMANDS.values()])
+    commands = [Command(tuple(words)) for words in COMMANDS.values()]
+    return ask(EngineType.SGLANG, [*commands, *(one for lists in CARRIED for one in adopted_commands(lists))])
 
 
 @pytest.mark.engine
@@ -161,3 +203,29 @@ def test_the_parser_takes_the_command_line_and_reads_what_was_meant(answer: Docu
     assert values["speculative_draft_model_path"] == words.get("--speculative-draft-model-path")
     tokens = words.get("--speculative-num-draft-tokens")
     assert values["speculative_num_draft_tokens"] == (int(tokens) if tokens else None)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("one", CARRIED, ids=lambda one: one.name)
+def test_an_adopted_engine_means_what_it_meant(answer: Document, one: ArgumentList) -> None:
+    at = len(COMMANDS) + 3 * CARRIED.index(one)
+    original, baseline, speculative = answer["commands"][at : at + 3]
+    for result in (original, baseline, speculative):
+        assert "error" not in result, result
+    theirs, plain, ours = (result["values"] for result in (original, baseline, speculative))
+    document = adopted_fleet(one.name)
+
+    def different(pool: Document, *, drafts: bool) -> dict[str, tuple[Any, Any]]:
+        names = [name for name in theirs if name.startswith("speculative_") == drafts and name not in OURS | APART]
+        return {name: (theirs[name], pool.get(name)) for name in names if theirs[name] != pool.get(name)}
+
+    assert different(plain, drafts=False) == {}
+    assert plain["speculative_algorithm"] is None
+    served = document["spec"]["target"].get("servedName", document["metadata"]["name"])
+    assert ours["served_model_name"] == plain["served_model_name"] == served
+    assert ours["max_running_requests"] == plain["max_running_requests"] == (theirs["max_running_requests"] or 48)
+    if theirs["speculative_algorithm"] is not None:
+        # A chain is written out where the original leaves its size or breadth to the engine.
+        filled = {name for name, (given, _) in different(ours, drafts=True).items() if given is None}
+        assert set(different(ours, drafts=True)) == filled
+        assert filled <= {"speculative_eagle_topk", "speculative_num_draft_tokens"}

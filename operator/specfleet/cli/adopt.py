@@ -36,7 +36,7 @@ def adopt_command(
     ] = None,
     split_pools: Annotated[
         bool,
-        typer.Option("--split", help="Pools that specfleet runs itself, from the container's arguments (vLLM)."),
+        typer.Option("--split", help="Pools that specfleet runs itself, from the container's arguments."),
     ] = False,
     engine_version: Annotated[
         str | None,

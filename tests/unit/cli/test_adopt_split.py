@@ -328,8 +328,12 @@ def test_lossy_acceptance_is_kept_because_it_ran_so_and_named() -> None:
             "the operator's setting allowHostPath is false",
         ),
         (
-            deployment("s", {"name": "s", "image": "lmsysorg/sglang:v0.5.23", "args": ["sglang", "serve", LLAMA]}),
-            "carries the arguments of vLLM only: leave out --split",
+            server(
+                "/models/llama/8b",
+                volumeMounts=[{"name": "m", "mountPath": "/models/llama"}],
+                pod={"volumes": [{"name": "m", "image": {"reference": "registry.example/models:1"}}]},
+            ),
+            "is on a volume of kind image, in a directory of it",
         ),
         (
             deployment("s", {"name": "s", "image": "vllm/vllm-openai", "command": ["sh", "-c", "vllm serve $M"]}),

@@ -1,4 +1,4 @@
-"""Flags of a running vLLM, as `spec.engine.args` and `extraArgs` of one that specfleet runs. Pure."""
+"""Flags of a running engine, as `spec.engine.args` and `extraArgs` of one that specfleet runs. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from typing import Any
 
 from packaging.version import Version
 
-from specfleet.api.v1alpha1 import EngineType
-from specfleet.engines import vllm_retired
+from specfleet.cli.adopting.dialect import VLLM, Dialect
 from specfleet.engines.arguments import ReadArguments, container_variables, other_releases
 from specfleet.engines.flags import Arity, Flag, Given, Unresolved
 from specfleet.engines.json_text import read_object
-from specfleet.engines.vllm_tables import OWNED_FLAGS, flags_of
 
-_PARALLELISM = {"tensor-parallel-size": "tensor", "pipeline-parallel-size": "pipeline", "data-parallel-size": "data"}
-_SET_ALIKE = frozenset({"host", "port", "shutdown-timeout", "per-request-spec-decode-metrics", "headless"})
-_READ = frozenset({"model", "served-model-name", "revision", "speculative-config"})
+_SECRETS = frozenset({"api-key", "admin-api-key", "hf-token", "ssl-keyfile-password"})
 _QUOTED = re.compile(r"""['"]?\s*\{.*""", re.DOTALL)
 _REFERENCE = re.compile(r"\$\((?P<name>[^()\s]+)\)")
 
@@ -63,7 +59,7 @@ class Flags:
         raise IndexError(index)
 
 
-def carried_flags(read: ReadArguments, release: Version, container: Mapping[str, Any]) -> Flags:
+def carried_flags(read: ReadArguments, dialect: Dialect, release: Version, container: Mapping[str, Any]) -> Flags:
     """Flags that go on with `release`; those that specfleet sets, or that it does not know, are named in the notes."""
     flags = Flags()
     variables = container_variables(container)
@@ -74,30 +70,32 @@ def carried_flags(read: ReadArguments, release: Version, container: Mapping[str,
     for given in read.given:
         name = given.flag.name if isinstance(given.flag, Flag) else given.spelling.lstrip("-")
         if isinstance(given.flag, Unresolved):
-            flags.notes.append(_unresolved(given, release))
-        elif name in _READ or name in vllm_retired.SPECULATIVE_KEYS or name in vllm_retired.SPECULATIVE_SWITCHES:
+            flags.notes.append(_unresolved(given, dialect, release))
+        elif name in dialect.read or dialect.speculates(name):
             flags.revision = given.value if name == "revision" else flags.revision
-        elif name == "api-key" and _secret_of(given, container) is not None:
+        elif name == "api-key" and dialect is VLLM and _secret_of(given, container) is not None:
             flags.api_key = _secret_of(given, container)
-        elif name in _SET_ALIKE:
+        elif name in dialect.alike:
             alike.append(_shown(given))
-        elif name in _PARALLELISM:
-            _parallelism(given, name, flags)
-        elif name in OWNED_FLAGS:
-            flags.notes.append(f"{_shown(given, masked=name in ('api-key', 'hf-token'))}: {OWNED_FLAGS[name]}")
+        elif name in dialect.parallelism:
+            _parallelism(given, dialect.parallelism[name], flags)
+        elif (why := dialect.owned(given.flag)) is not None:
+            flags.notes.append(f"{_shown(given, masked=name in _SECRETS)}: {why}")
         else:
-            _carry(given, counts[_key(given)], flags, release, variables)
+            _carry(given, counts[_key(given)], flags, dialect, release, variables)
     if alike:
         flags.notes.append(f"specfleet sets these itself: {', '.join(alike)}")
     if read.prefix:
-        flags.notes.append(f"the engine is started behind {' '.join(read.prefix)}: specfleet starts vllm serve itself")
+        flags.notes.append(
+            f"the engine is started behind {' '.join(read.prefix)}: specfleet starts {dialect.program} itself"
+        )
     return flags
 
 
-def _unresolved(given: Given, release: Version) -> str:
+def _unresolved(given: Given, dialect: Dialect, release: Version) -> str:
     if given.flag is Unresolved.AMBIGUOUS:
         return f"{_shown(given)} can stand for {', '.join(given.candidates[:6])}"
-    return f"{_shown(given)}: vLLM {release} does not know this flag"
+    return f"{_shown(given)}: {dialect.engine} {release} does not know this flag"
 
 
 def _secret_of(given: Given, container: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -110,22 +108,33 @@ def _secret_of(given: Given, container: Mapping[str, Any]) -> dict[str, Any] | N
     return None
 
 
-def _parallelism(given: Given, name: str, flags: Flags) -> None:
+def _parallelism(given: Given, field_name: str, flags: Flags) -> None:
     text = given.value or ""
     if text.isascii() and text.isdigit() and 1 <= int(text) <= 64:
-        flags.parallelism[_PARALLELISM[name]] = int(text)
+        flags.parallelism[field_name] = int(text)
     else:
         flags.notes.append(f"{_shown(given)}: expected a number from 1 to 64")
 
 
-def _carry(given: Given, count: int, flags: Flags, release: Version, variables: Mapping[str, str | None]) -> None:
+def _carry(
+    given: Given,
+    count: int,
+    flags: Flags,
+    dialect: Dialect,
+    release: Version,
+    variables: Mapping[str, str | None],
+) -> None:
     assert isinstance(given.flag, Flag)
-    spelling = given.matched if given.switched_off else given.flag.spellings[0]
-    known, _ = flags_of(release).resolve(spelling)
-    if isinstance(known, Unresolved):
-        said = other_releases(given.flag, EngineType.VLLM)
-        flags.notes.append(f"{_shown(given)}: vLLM {release} does not know this flag; {said}")
+    if dialect is VLLM and given.switched_off:
+        known, _ = dialect.table(release).resolve(given.matched)
+        found = None if isinstance(known, Unresolved) else (known, given.matched)
+    else:
+        found = dialect.current(given.flag, release)
+    if found is None:
+        said = other_releases(given.flag, dialect.engine)
+        flags.notes.append(f"{_shown(given)}: {dialect.engine} {release} does not know this flag; {said}")
         return
+    known, spelling = found
     key = f"{spelling}.{given.member}" if given.member else spelling
     value = None if given.value is None else _repaired(given, flags)
     words = [_again(word, variables) for word in given.values]

@@ -271,8 +271,12 @@ def model_source(side: Side, pod: CarriedPod, model: str) -> Node:
     if "hostPath" in volume:
         root = str(volume["hostPath"].get("path")).rstrip("/")
         return {"hostPath": {"path": f"{root}/{path}".rstrip("/") or "/"}}
+    if "image" in volume and not path:
+        return {"image": {key: volume["image"][key] for key in ("reference", "pullPolicy") if key in volume["image"]}}
     kind = ", ".join(sorted(set(volume) - {"name"})) or "unknown"
+    if "image" in volume:
+        kind = "image, in a directory of it"
     raise AdoptError(
-        f"{side.name}: the model {model} is on a volume of kind {kind}, and specfleet renders claims and node "
-        "directories: leave out --split"
+        f"{side.name}: the model {model} is on a volume of kind {kind}, and specfleet renders claims, whole images and "
+        "node directories: leave out --split"
     )

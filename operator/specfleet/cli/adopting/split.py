@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from packaging.version import Version
@@ -14,20 +13,19 @@ from specfleet.api.findings import Finding, FindingReason, errors
 from specfleet.api.models import MODEL_ID
 from specfleet.api.names import endpoint
 from specfleet.api.v1alpha1 import EngineType
+from specfleet.cli.adopting.dialect import DIALECTS, Dialect
 from specfleet.cli.adopting.document import Adopted, free_name, manifest
+from specfleet.cli.adopting.draft import draft_of
 from specfleet.cli.adopting.flags import Flags, carried_flags
 from specfleet.cli.adopting.pod import CarriedPod, carried_pod, model_source
 from specfleet.cli.adopting.scene import AdoptError, Manifest, Scene
 from specfleet.cli.adopting.side import Side
-from specfleet.engines import vllm_retired, vllm_tables
 from specfleet.engines.release import parse_version, tag_version
+from specfleet.engines.sglang import DEFAULT_MAX_SEQUENCES
 from specfleet.render.validate import validate_document
 from specfleet.settings import OperatorSettings
 
-_WITHOUT_MODEL = frozenset({"NGram", "Suffix"})
 MOST_REPAIRS = 200
-LOOK_UP_TOKENS = 5
-"""What vLLM takes for both look-up lengths where neither is given."""
 _SERVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,252}")
 _REVISION = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 _DROPPABLE = re.compile(r"spec\.(engine\.(args|extraArgs|env)|drafts\[0\]\.args|pools\.template)[.\[].*")
@@ -54,29 +52,22 @@ def _model(fleet: Manifest) -> object:
     return ((fleet.get("spec") or {}).get("target") or {}).get("model")
 
 
-@dataclass
-class _Draft:
-    """The one draft, as it is built."""
-
-    body: dict[str, Any]
-    speculated: bool
-    notes: list[str] = field(default_factory=list)
-
-
 def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
     """Split pools with the Deployment's engine. Raises AdoptError."""
     if side.read.shell:
         raise AdoptError(f"{side.name}: {'; '.join(side.read.problems)}")
-    if side.engine is not EngineType.VLLM:
+    dialect = DIALECTS.get(side.engine)
+    if dialect is None:
         raise AdoptError(
-            f"{side.name} runs {side.engine.value}, and --split carries the arguments of vLLM only: leave out --split"
+            f"{side.name} runs {side.engine.value}, and --split carries the arguments of "
+            f"{' and '.join(DIALECTS)} only: leave out --split"
         )
     notes = list(scene.notes)
-    engine, release = _release(side, options, notes)
-    flags = carried_flags(side.read, release, side.container)
+    engine, release = _release(side, dialect, options, notes)
+    flags = carried_flags(side.read, dialect, release, side.container)
     pod = carried_pod(side, options.settings, flags.accelerators, flags.api_key)
     target, source_notes = _target(side, flags, pod)
-    draft = _draft(side)
+    draft = draft_of(side, release)
     spec: dict[str, Any] = {
         "engine": engine | {"args": flags.args, "extraArgs": flags.extra_words(), "env": pod.env},
         "target": target,
@@ -89,6 +80,11 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
     )
     whole = manifest(name, scene.namespace, spec)
     notes += [*flags.notes, *draft.notes, *source_notes, *pod.notes]
+    if side.engine is EngineType.SGLANG and side.read.max_sequences is None:
+        notes.append(
+            f"without --max-running-requests {side.name} runs as many requests as it has room for, and both pools get "
+            f"{DEFAULT_MAX_SEQUENCES}: write engine.args max-running-requests for more"
+        )
     notes += _repair(whole, flags, options.settings)
     _prune(spec)
     where = endpoint(name, scene.namespace or "NAMESPACE")
@@ -100,8 +96,9 @@ def split(scene: Scene, side: Side, options: SplitOptions) -> Adopted:
     return Adopted(whole, comments, tuple(dict.fromkeys(notes)))
 
 
-def _release(side: Side, options: SplitOptions, notes: list[str]) -> tuple[dict[str, Any], Version]:
+def _release(side: Side, dialect: Dialect, options: SplitOptions, notes: list[str]) -> tuple[dict[str, Any], Version]:
     """`spec.engine` without flags, and the release that is rendered for."""
+    name = dialect.engine.value
     image = str(side.container.get("image") or "")
     tagged = tag_version(image)
     if tagged is not None and side.read.release_hint is None:
@@ -110,22 +107,26 @@ def _release(side: Side, options: SplitOptions, notes: list[str]) -> tuple[dict[
     if asked is None:
         if tagged is None:
             raise AdoptError(
-                f"{side.name}: the image {image or '(none)'} names no vLLM release: write which one it is with "
-                f"--engine-version, for instance {vllm_tables.NEWEST}.0"
+                f"{side.name}: the image {image or '(none)'} names no {name} release: write which one it is with "
+                f"--engine-version, for instance {dialect.example}"
             )
-        if tagged < vllm_tables.OLDEST:
+        if tagged < dialect.oldest:
             raise AdoptError(
-                f"{side.name} runs vLLM {tagged}, which is older than what specfleet renders: name the release to "
-                f"run with --engine-version, {vllm_tables.OLDEST} or newer, or leave out --split"
+                f"{side.name} runs {name} {tagged}, which is older than what specfleet renders: name the release to "
+                f"run with --engine-version, {dialect.oldest} or newer, or leave out --split"
             )
-        return {"type": "vLLM", "image": image}, tagged
+        return {"type": name, "image": image}, tagged
     version = parse_version(asked)
-    if version is None or version < vllm_tables.OLDEST:
-        raise AdoptError(f"--engine-version {asked}: expected a vLLM release from {vllm_tables.OLDEST} on")
+    if version is None or version < dialect.oldest:
+        raise AdoptError(f"--engine-version {asked}: expected {_article(name)} release from {dialect.oldest} on")
     if tagged is not None and tagged.release[: len(version.release)] != version.release:
-        notes.append(f"the image {image} is vLLM {tagged}: the public image of {version} takes its place")
-        return {"type": "vLLM", "version": str(version)}, version
-    return {"type": "vLLM", "version": str(version), "image": image}, version
+        notes.append(f"the image {image} is {name} {tagged}: the public image of {version} takes its place")
+        return {"type": name, "version": str(version)}, version
+    return {"type": name, "version": str(version), "image": image}, version
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name.startswith("S") else f"a {name}"
 
 
 def _target(side: Side, flags: Flags, pod: CarriedPod) -> tuple[dict[str, Any], list[str]]:
@@ -155,49 +156,6 @@ def _target(side: Side, flags: Flags, pod: CarriedPod) -> tuple[dict[str, Any], 
     if sizes:
         target["parallelism"] = sizes
     return target, notes
-
-
-def _draft(side: Side) -> _Draft:
-    """The drafts as they were, else n-gram drafts as a suggestion. Whether they can be rendered the validator says."""
-    config = dict(side.read.speculative or {})
-    if not config:
-        note = (
-            f"{side.name} does not speculate: n-gram drafts of 4 tokens are a suggestion, which needs no model. "
-            "In Observe all its traffic stays in baseline; Enforce, or initial: Speculative, shows what they are worth"
-        )
-        return _Draft({"name": "ngram", "mode": "NGram", "tokens": 4}, speculated=False, notes=[note])
-    mode = side.read.mode
-    if mode is None:
-        raise AdoptError(
-            f"{side.name} drafts with {config.get('model') or config.get('method')}, and its own configuration decides "
-            "how: write method into --speculative-config, or leave out --split, and it is adopted as it runs"
-        )
-    draft = _Draft({"name": mode.lower(), "mode": mode}, speculated=True)
-    if config.pop("method", None) == "ngram_gpu":
-        draft.notes.append("method ngram_gpu: rendered as ngram, which drafts the same on the CPU")
-    model = config.pop("model", None)
-    if model is not None and mode not in _WITHOUT_MODEL and model != side.read.model:
-        draft.body["model"] = model
-        if config.get("revision") is not None:
-            draft.body["revision"] = config.pop("revision")
-    tokens = config.pop("num_speculative_tokens", None)
-    if tokens is not None:
-        draft.body["tokens"] = tokens
-    longest, shortest = config.pop("prompt_lookup_max", None), config.pop("prompt_lookup_min", None)
-    if mode == "NGram":
-        draft.body["ngram"] = {
-            "minMatch": shortest or longest or LOOK_UP_TOKENS,
-            "maxMatch": longest or shortest or LOOK_UP_TOKENS,
-        }
-    arguments = {}
-    for key, value in config.items():
-        if key in vllm_retired.GONE_KEYS:
-            draft.notes.append(f"{key} of the speculative config: {vllm_retired.GONE_KEYS[key]}")
-        else:
-            arguments[key] = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-    if arguments:
-        draft.body["args"] = arguments
-    return draft
 
 
 def _pools(side: Side, pod: CarriedPod, notes: list[str]) -> dict[str, Any]:
