@@ -61,6 +61,7 @@ class FindingReason(StrEnum):
     PROMETHEUS_URL_NOT_ALLOWED = "PrometheusUrlNotAllowed"
     DOES_NOT_FIT = "DoesNotFit"
     DRAFT_COSTS_SEQUENCES = "DraftCostsSequences"
+    BY_HAND_UNREADABLE = "ByHandUnreadable"
 
 
 FINDING_SENTENCES: dict[FindingReason, str] = {
@@ -109,6 +110,7 @@ FINDING_SENTENCES: dict[FindingReason, str] = {
     FindingReason.PROMETHEUS_URL_NOT_ALLOWED: "The operator's settings do not allow a Prometheus of one's own.",
     FindingReason.DOES_NOT_FIT: "The accelerator has no room for one sequence beside the weights (`specfleet plan`).",
     FindingReason.DRAFT_COSTS_SEQUENCES: "The draft takes more than a fifth of the sequences (`specfleet plan`).",
+    FindingReason.BY_HAND_UNREADABLE: "The annotation of `specfleet off` and `on` cannot be read in full.",
 }
 
 

@@ -14,7 +14,7 @@ import typer
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
-from specfleet.cluster.auth import connect
+from specfleet.cluster.auth import Connection, connect
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError, ClusterError
 from specfleet.cluster.gate import WriteGate
@@ -102,22 +102,29 @@ def json_text(body: Mapping[str, Any], route: str | None = None, now: float | No
 
 async def _read(name: str, namespace: str | None, kubeconfig: Path | None) -> dict[str, Any]:
     connection = await connect(kubeconfig)
-    where = namespace or connection.namespace
     async with connection.session() as session:
         client = ApiClient(session, connection.server, WriteGate())
-        try:
-            body = await client.get(SPEC_DEPLOYMENT, where, name)
-        except ApiError as error:
-            raise ExplainError(f"SpecDeployment {where}/{name} cannot be read: {error.message or error}") from error
-        if body is not None:
-            return body
-        try:
-            await client.read(SPEC_DEPLOYMENT.path(where))
-        except ApiError as error:
-            if error.not_found:
-                raise ExplainError(
-                    f"the cluster {connection.server} does not know SpecDeployments: install specfleet first"
-                ) from error
+        return await read_deployment(client, connection, name, namespace)
+
+
+async def read_deployment(
+    client: ApiClient, connection: Connection, name: str, namespace: str | None
+) -> dict[str, Any]:
+    """The SpecDeployment as it is now. Raises ExplainError where there is none, ClusterError without an answer."""
+    where = namespace or connection.namespace
+    try:
+        body = await client.get(SPEC_DEPLOYMENT, where, name)
+    except ApiError as error:
+        raise ExplainError(f"SpecDeployment {where}/{name} cannot be read: {error.message or error}") from error
+    if body is not None:
+        return body
+    try:
+        await client.read(SPEC_DEPLOYMENT.path(where))
+    except ApiError as error:
+        if error.not_found:
+            raise ExplainError(
+                f"the cluster {connection.server} does not know SpecDeployments: install specfleet first"
+            ) from error
     raise ExplainError(
         f"expected a SpecDeployment {name} in namespace {where}, found none: "
         "kubectl get specdeployments -A lists all of them; name another namespace with -n"
@@ -171,6 +178,8 @@ def _head(meta: Mapping[str, Any], status: SpecDeploymentStatus, body: Mapping[s
         yield f"Endpoint: {status.endpoint}"
     if status.pools:
         yield "Pools: " + ", ".join(f"{pool.name} {pool.ready} of {pool.desired} ready" for pool in status.pools)
+    if status.upgrade is not None:
+        yield f"Upgrade, {status.upgrade.changes}. {status.upgrade.message}"
 
 
 def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:
@@ -179,6 +188,9 @@ def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:
     kind = "without speculation" if one.pool == BASELINE_POOL else "with speculation"
     yield f"Route {one.name} is served by pool {one.pool}, {kind}, since {one.since} ({one.phase}, {one.reason})."
     yield f"  {one.message}"
+    if one.by_hand is not None:
+        said = one.by_hand
+        yield f"  Said by hand: {said.speculation} until {said.until} ({said.reason}); `specfleet auto` takes it back."
     yield f"  {_share(one)}"
     figures = _figures(one)
     if figures:

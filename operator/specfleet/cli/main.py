@@ -20,12 +20,16 @@ COMMANDS = (
     "engines",
     "adopt",
     "explain",
+    "off",
+    "on",
+    "auto",
     "replay",
     "doctor",
     "run",
     "drain",
 )
-"""Command NAME is `NAME_command` in `specfleet.cli.NAME`."""
+"""Command NAME is `NAME_command` in `specfleet.cli.NAME`, or in the module that `_MODULES` names."""
+_MODULES = {"off": "by_hand", "on": "by_hand", "auto": "by_hand"}
 
 
 class _LazyCommands(TyperGroup):
@@ -39,7 +43,7 @@ class _LazyCommands(TyperGroup):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"specfleet.cli.{cmd_name}")
+        module = importlib.import_module(f"specfleet.cli.{_MODULES.get(cmd_name, cmd_name)}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         single.command(cmd_name)(getattr(module, f"{cmd_name}_command"))
         return typer.main.get_command(single)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -92,6 +92,14 @@ class ApiClient:
         return await self._write(
             "annotate", POD, POD.path(namespace, name), params, patch, "application/merge-patch+json"
         )
+
+    async def annotate(self, kind: Kind, body: Manifest, annotations: Mapping[str, str | None]) -> Manifest:
+        """Set or (None) remove annotations, if the object still has the resourceVersion of `body`; else a conflict."""
+        meta = body["metadata"]
+        patch = {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": dict(annotations)}}
+        path = kind.path(meta["namespace"], meta["name"])
+        params = {"fieldManager": FIELD_MANAGER}
+        return await self._write("annotate", kind, path, params, patch, "application/merge-patch+json")
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Delete exactly the object with this uid; one that is gone already is no error."""

@@ -6,6 +6,7 @@ import random
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from specfleet.api.by_hand import ByHand
 from specfleet.api.status import PreflightStatus
 from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
@@ -43,6 +44,7 @@ class Memory:
         switch_started: epoch seconds of a switch that is not served yet.
         unconfirmed_since: since when routers have not been seen to serve what was written last.
         outside: what is known of External pools; None where specfleet runs the pools.
+        by_hand: what a person has said of routes, while it holds.
         compared: the last verdict about target and draft.
         comparing: key of the preflight that has no verdict yet, and since when it is wanted.
         claims: what the volume claims of the spec offer.
@@ -80,6 +82,7 @@ class Memory:
     comparing: tuple[str, float] | None = None
     claims: Claims = field(default_factory=Claims)
     counts: EngineCounts | None = None
+    by_hand: Mapping[str, ByHand] = field(default_factory=dict)
     dead_since: dict[str, float] = field(default_factory=dict)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
 

@@ -20,6 +20,7 @@ from specfleet.api.status import RouteStatus, SpecDeploymentStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, JOB, SPEC_DEPLOYMENT
+from specfleet.handlers.by_hand import taken_in
 from specfleet.handlers.carry_out import Executor
 from specfleet.handlers.claims import with_claims
 from specfleet.handlers.conditions import conditions, invalid, was_ready
@@ -111,6 +112,7 @@ class Reconciler:
             return await self._invalid(key, body, checked, now)
         spec = checked.spec
         memory = self._memory(key, body, spec, now)
+        checked, spec, memory.by_hand = taken_in(body, checked, spec, now)
         generation, owned = int(body["metadata"]["generation"]), self._observed.owned(key)
         checked = await with_claims(self._client, key, generation, checked, memory.claims, owned, now)
         if checked.errors:
@@ -352,6 +354,7 @@ class Reconciler:
         looks = [max(0.05, memory.next_sample - self._clock()), *self._looker.next_look(memory, now)]
         if wait is not None:
             looks.append(wait)
+        looks += [max(0.05, word.until - now) for word in memory.by_hand.values()]
         confirmed = memory.serving(view.state.routers, view.version).confirmed
         if view.state.routers and not confirmed and not memory.unseen(view.state.routers, now):
             looks.append(UNCONFIRMED_SECONDS)

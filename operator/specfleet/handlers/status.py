@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from specfleet.api.by_hand import ByHand
 from specfleet.api.names import BASELINE_POOL, endpoint
 from specfleet.api.status import (
     BreakEvenStatus,
+    ByHandStatus,
     EvidenceStatus,
     Percentages,
     PlanStatus,
@@ -76,6 +78,7 @@ def route_status(
     slow: bool,
     now: float,
     together: bool = False,
+    by_hand: ByHand | None = None,
 ) -> RouteStatus:
     """One route. `applied_percent` is what routers were told, which readiness may make another than the decision's."""
     verdict, state = decision.verdict, decision.state
@@ -102,6 +105,9 @@ def route_status(
         evidence=_evidence(verdict, coverage),
         since=timestamp(state.served_since),
         history=history[-HISTORY:],
+        by_hand=None
+        if by_hand is None
+        else ByHandStatus(speculation=by_hand.word, until=by_hand.until_text, reason=by_hand.reason),
         report=_report(decision, before, draft, now),
         state=state.encode(),
     )
