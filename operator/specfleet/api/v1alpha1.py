@@ -227,6 +227,12 @@ class SpecDeploymentSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule(
+                f"{_EXTERNAL} || self.engine.type == oldSelf.engine.type",
+                "engine.type cannot be changed: routers reach pods of one engine only; make a SpecDeployment of another "
+                "name beside this one, move clients to it, and delete this one",
+                ".engine.type",
+            ),
+            Rule(
                 f"{_EXTERNAL} || has(self.engine.version) || has(self.engine.image)",
                 'write engine.version, for instance "0.32.0", or an engine.image with a release tag',
                 ".engine",

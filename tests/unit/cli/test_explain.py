@@ -178,3 +178,15 @@ def test_an_object_without_status_asks_for_the_operator() -> None:
 def test_a_status_of_another_version_is_said_to_be_one() -> None:
     with pytest.raises(ExplainError, match="use the specfleet of the operator's version"):
         list(text(changed(status={"routes": [{"unknown": 1}]})))
+
+
+def test_an_upgrade_under_way_is_told_beside_the_pools() -> None:
+    upgrade = {
+        "state": "Rolling",
+        "pool": "ngram",
+        "next": "baseline",
+        "changes": "release 0.32.0 -> 0.33.0",
+        "message": "Pool ngram takes the new template. Pool baseline carries on its old template and is next.",
+    }
+    lines = list(text({**BODY, "status": {**BODY["status"], "upgrade": upgrade}}))
+    assert f"Upgrade, release 0.32.0 -> 0.33.0. {upgrade['message']}" in lines
