@@ -34,7 +34,7 @@ from specfleet.sizing.answer import (
     question,
 )
 from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
-from specfleet.sizing.live import Comparison, compare, read_cache_config
+from specfleet.sizing.live import Comparison, LiveCache, compare, reported_tokens
 from specfleet.sizing.plan import FleetPlan
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem
@@ -42,7 +42,7 @@ from specfleet.sizing.report import Planned, document, notes_of, text
 from specfleet.sizing.shape import ModelShape
 from specfleet.sizing.started import Told, check_engine, uncounted
 
-_DRAFTING = "vllm:spec_decode_num_drafts"
+_DRAFTING = ("vllm:spec_decode_num_drafts", "sglang:spec_verify_calls")
 _NO_ACCELERATOR = (
     "which accelerator the pods get is not written: give --accelerator, for instance H100-80GB, or --memory, for "
     f"instance 80Gi, or write pools.accelerator.product or memory, or a nodeSelector {PRODUCT_LABEL} in pools.template"
@@ -102,7 +102,7 @@ def plan_command(
         typer.Option("--overhead", help="Memory beside weights and KV cache on one accelerator. Default: 2.5Gi."),
     ] = None,
     metrics: Annotated[
-        Path | None, typer.Option("--metrics", help="Metrics page of a running vLLM pod, to compare the plan with.")
+        Path | None, typer.Option("--metrics", help="Metrics page of a running pod, to compare the plan with.")
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Text, or JSON for programs.")] = Output.TEXT,
     settings: SettingsOption = None,
@@ -190,7 +190,11 @@ def _planned(deployment: SpecDeployment, name: str, asked: _Asked) -> Planned:
         plan=found.plan,
         notes=(*notes_of(found.target, found.draft, found.serving), *_uncounted(questioned)),
     )
-    return planned if asked.metrics is None else replace(planned, live=_compared(found.plan, asked.metrics))
+    return (
+        planned
+        if asked.metrics is None
+        else replace(planned, live=_compared(found.plan, asked.metrics, spec.engine.type))
+    )
 
 
 def _uncounted(asked: Question) -> tuple[str, ...]:
@@ -199,10 +203,10 @@ def _uncounted(asked: Question) -> tuple[str, ...]:
     return uncounted(asked.arguments)
 
 
-def _compared(plan: FleetPlan, page: Path) -> Comparison:
+def _compared(plan: FleetPlan, page: Path, engine: EngineType) -> Comparison:
     content = _file(page).decode("utf-8", errors="replace")
-    pool = plan.speculative if _DRAFTING in content else plan.baseline
-    return compare(pool.counted_tokens, read_cache_config(content))
+    pool = plan.speculative if any(series in content for series in _DRAFTING) else plan.baseline
+    return compare(pool.counted_tokens, [LiveCache(reported_tokens(content, engine), 1)])
 
 
 def _accelerator(deployment: SpecDeployment, asked: _Asked) -> Accelerator:

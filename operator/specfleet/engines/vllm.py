@@ -91,7 +91,8 @@ class VLLM:
             draft_mount=draft_mount(spec) if speculative else None,
             cache_mount=CACHE_MOUNT,
             accelerators=parallelism.tensor * parallelism.pipeline * parallelism.data,
-            max_sequences=max_sequences,
+            # Each data-parallel rank schedules as many of its own.
+            max_sequences=max_sequences * parallelism.data,
             pre_stop_seconds=PRE_STOP_SECONDS,
             shutdown_seconds=SHUTDOWN_SECONDS,
             refused_fields=refused_fields(version),

@@ -47,7 +47,7 @@ class Question:
         lookahead: KV slots that the engine keeps free ahead of a sequence, beside the drafted ones.
         flags: of the engine, those that the plan reads.
         speculative: keys of the speculative config, those that the plan reads.
-        max_sequences: as the engine is told.
+        max_sequences: that a pod runs at once; its data-parallel ranks share them.
         memory_bytes: of one accelerator; 0 for CPUs.
         context: tokens of the sequences to count; None: the longest that is served.
         cpu_cache: what an engine on CPUs is told to keep its KV cache in, GiB.
@@ -184,10 +184,11 @@ def answer(
     told = told or Told(memory_bytes=asked.memory_bytes or None, cpu_cache=asked.cpu_cache)
     told = replace(told, context=told.context or asked.context)
     mode, on_sglang = DraftMode(asked.mode), asked.engine == EngineType.SGLANG
+    max_sequences = max(1, asked.max_sequences // asked.data)
     if on_sglang:
-        serving = sglang.serving_of(arguments, target, parallel, asked.max_sequences, told)
+        serving = sglang.serving_of(arguments, target, parallel, max_sequences, told)
     else:
-        serving = serving_of(arguments, asked.release, target, parallel, asked.max_sequences, told)
+        serving = serving_of(arguments, asked.release, target, parallel, max_sequences, told)
     keys = asked.speculative
     if "draft_model_quantization" in keys:
         keys = {"quantization": keys["draft_model_quantization"]}

@@ -69,7 +69,7 @@ def serving_of(
     """How a pod that is started so serves.
 
     Args:
-        max_sequences: that the whole pod runs at once; its data-parallel ranks share them.
+        max_sequences: that one engine runs at once (one for each data-parallel rank).
 
     Raises:
         SizingProblem: an argument cannot be read, or what the engine would take cannot be told.
@@ -113,7 +113,7 @@ def serving_of(
         overhead_bytes=told.overhead_bytes or 0,
         context=context,
         longest=served,
-        max_sequences=max(1, max_sequences // parallel.data),
+        max_sequences=max_sequences,
         kv_bytes=kv_bytes(_KV_DTYPES.get(dtype or "", dtype), target),
         blocks=Blocks(size=whole(flags, "page-size") or 1, grouped=False),
         tensor=parallel.tensor,

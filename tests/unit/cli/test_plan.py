@@ -300,3 +300,24 @@ def test_what_is_served_has_to_fit_whatever_length_is_counted(models: Path) -> N
 
     assert status == 1
     assert "one sequence of 131072 tokens needs" in text
+
+
+def test_the_running_sglang_pod_beside_the_plan(models: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.write_text(
+        'sglang:max_total_num_tokens{model_name="a",tp_rank="0"} 700000.0\n'
+        'sglang:max_total_num_tokens_swa{model_name="a",tp_rank="0"} 5.0\n'
+    )
+    found = as_json(fleet(engine=SGLANG, policy=BREAK_EVEN), "--models", models, "-a", "H200", "--metrics", page)
+    assert found["live"]["reportedTokens"] == 700_000
+    assert found["live"]["plannedTokens"] == found["pools"][0]["kvTokens"]
+
+
+def test_ranks_have_caches_and_running_requests_of_their_own(models: Path) -> None:
+    target = {"model": TARGET, "parallelism": {"data": 2}}
+    one, two = (
+        as_json(fleet(**changed), "--models", models, "-a", "H100-80GB", "--context", "100")["pools"][0]
+        for changed in ({}, {"target": target})
+    )
+    assert one["running"] == 256
+    assert (two["running"], two["sequences"]) == (512, 2 * one["sequences"])

@@ -42,6 +42,21 @@ def test_a_router_lets_through_its_part_of_the_fleets_sequences_rounded_up(
     assert requests_per_router(sequences, replicas) == limit
 
 
+def test_ranks_of_data_parallelism_count_each() -> None:
+    spread = deployment(target={"model": "owner/model", "parallelism": {"data": 4}}, pools={"replicas": 2})
+
+    assert router_plan(spread, {}).baseline.max_requests == 4 * router_plan(deployment(), {}).baseline.max_requests
+
+
+def test_planned_sequences_lower_a_limit_and_never_raise_it() -> None:
+    one = deployment(pools={"replicas": 2})
+    draft = one.spec.draft.name
+    plan = router_plan(one, {}, sequences={draft: 31, "baseline": 100_000})
+
+    assert (plan.baseline.max_requests, plan.speculative.max_requests) == (256, 31)
+    assert plan.version != router_plan(one, {}).version
+
+
 def test_the_plan_has_pools_routes_and_limits() -> None:
     one = deployment(
         engine={"type": "vLLM", "version": "0.32.0", "args": {"max-num-seqs": "64"}},
