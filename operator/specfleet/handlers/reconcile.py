@@ -358,6 +358,8 @@ class Reconciler:
         confirmed = memory.serving(view.state.routers, view.version).confirmed
         if view.state.routers and not confirmed and not memory.unseen(view.state.routers, now):
             looks.append(UNCONFIRMED_SECONDS)
+        if view.moving and confirmed:
+            looks.append(0.05)
         if _awaits_routers(view.status) and not memory.connected(view.state):
             looks.append(CONNECTING_SECONDS)
         if memory.taken or memory.refused:

@@ -60,7 +60,7 @@ class Teller:
         """Tell what has become of an upgrade since status was written: a pool begins, hangs, or all is done."""
         generation = body["metadata"]["generation"]
         if now_is is None:
-            if before is not None:
+            if before is not None and before.state != "Waiting":  # else it was withdrawn before it began
                 note = f"Upgrade done: {before.changes}. All pods carry it."
                 await self._post(key, body, "UpgradeFinished", note, "Upgrade", now, f"{generation}/{before.changes}")
             return

@@ -30,6 +30,8 @@ from specfleet.render.upgrade import HASHED, PLAIN_NAMES, RELEASE, difference, d
 
 MOST_TOLD = 4
 _MOST_VALUE = 60
+_MOST_CHANGES = 480
+_MOST_RELEASE = 64
 _SHORT_REVISION = 12
 _NUMBER = re.compile(r"[0-9.]{0,12}")
 Template = Callable[[str], Mapping[str, Any]]  # the pod template of a pool by its name, rendered
@@ -46,6 +48,7 @@ class Upgrade:
         redrafted: what was counted so far was counted of other drafts, or of another target.
         alone: there is no speculative pool, and its accelerators are free.
         starts: how long pods may take to start.
+        moving: routers were taken to be taking over other files.
     """
 
     changed: frozenset[str] = frozenset()
@@ -55,6 +58,7 @@ class Upgrade:
     redrafted: bool = False
     alone: bool = False
     starts: Starts = field(default_factory=dict)
+    moving: bool = False
 
     @property
     def digest(self) -> list[Any]:
@@ -133,6 +137,7 @@ def upgrade(
     return Upgrade(
         changed=changed,
         waits=found.waits,
+        moving=moving,
         status=status,
         # A pool that keeps its old draft for good is counted and decided on as ever.
         frozen=status is not None and (held is None or undecided),
@@ -190,7 +195,7 @@ def facts_of(text: str | None) -> dict[str, str]:
     """What an annotation says that a pool runs; nothing where it says nothing that can be read."""
     try:
         read = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(name): str(value) for name, value in read.items()} if isinstance(read, dict) else {}
 
@@ -209,7 +214,7 @@ def told(records: Mapping[str, OwnedRecord | None], wanted: Mapping[str, WantedP
     if not parts:
         return "what specfleet renders for the engines"
     more = f" and {len(parts) - MOST_TOLD} more" if len(parts) > MOST_TOLD else ""
-    return ", ".join(parts[:MOST_TOLD]) + more
+    return _cut(", ".join(parts[:MOST_TOLD]), _MOST_CHANGES) + more
 
 
 def _told(name: str, old: str, new: str) -> str:
@@ -225,7 +230,11 @@ def _private(name: str, value: str) -> bool:
 
 def _value(name: str, text: str) -> str:
     shown = text[:_SHORT_REVISION] if name.endswith("revision") else text
-    return (shown if len(shown) <= _MOST_VALUE else f"{shown[: _MOST_VALUE - 1]}…") or "none"
+    return _cut(shown, _MOST_VALUE) or "none"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _status(
@@ -267,7 +276,7 @@ def _from(
         record = records[pool]
         old = facts_of(record.runs).get(RELEASE) if record is not None else None
         if old and old != facts_of(wanted[pool].runs).get(RELEASE):
-            return old
+            return old[:_MOST_RELEASE]
     return None
 
 

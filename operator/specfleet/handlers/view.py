@@ -59,7 +59,7 @@ UNMEASURED = -1  # a pool of which it is not known what it carries has room for 
 
 @dataclass(frozen=True)
 class View:
-    """Everything that one pass has computed."""
+    """Everything that one pass has computed. `moving`: an upgrade waits, as routers were seen to take files over."""
 
     spec: SpecDeploymentSpec
     state: Fleet
@@ -68,6 +68,7 @@ class View:
     version: str
     settled_key: str
     status: SpecDeploymentStatus
+    moving: bool = False
 
     @property
     def switches(self) -> bool:
@@ -167,7 +168,8 @@ def compute(
         plan=gate.plan,
         upgrade=upgraded.status,
     )
-    return View(spec, state, decisions, actions, version, settled_key, status)
+    moving = upgraded.moving and bool(upgraded.waits)
+    return View(spec, state, decisions, actions, version, settled_key, status, moving)
 
 
 def _together(memory: Memory) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -226,6 +228,16 @@ def test_a_long_list_of_changes_is_cut() -> None:
     found = both(env("1")).upgrade(env("2")).status
     assert found is not None
     assert found.changes.endswith("engine.env.X3 changed and 3 more")
+
+
+def test_annotations_that_somebody_has_spoilt_do_no_harm() -> None:
+    for spoilt in ("[" * 100_000, "{", '["a"]', json.dumps({"release": "9" * 5000, "model": "m" * 5000})):
+        cluster = both(spec())
+        for key, record in cluster.store.owned(KEY).items():
+            cluster.store.owned(KEY)[key] = replace(record, runs=spoilt)
+        found = cluster.upgrade(spec("0.33.0")).status
+        assert found is not None
+        assert found.pool == "ngram"
 
 
 def test_deployments_of_a_release_without_annotations_are_compared_by_their_template() -> None:
