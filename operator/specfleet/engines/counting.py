@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
-from specfleet.engines import sglang, sglang_tables, trtllm, trtllm_drafts, trtllm_tables, vllm, vllm_tables
+from specfleet.engines import (
+    sglang,
+    sglang_tables,
+    trtllm,
+    trtllm_drafts,
+    trtllm_tables,
+    vllm,
+    vllm_drafts,
+    vllm_tables,
+)
 from specfleet.engines.declared import declared_release
 
 
@@ -61,14 +70,18 @@ def _trtllm(release: Version, spec: SpecDeploymentSpec) -> EngineCounting:
     )
 
 
-def _vllm(release: Version, _: SpecDeploymentSpec) -> EngineCounting | None:
+def _vllm(release: Version, spec: SpecDeploymentSpec) -> EngineCounting | None:
     if vllm_tables.has_figures(release):
         return None
+    first = vllm_drafts.table().on_first_engine(spec.draft.mode, release)
     return EngineCounting(
         vllm.PORT,
         None,
         f"vLLM {release}'s answers carry no figures, which they do from {vllm_tables.FIGURES_SINCE} on",
-        "The engines count no drafts: their pages have no series vllm:spec_decode_*",
+        f"vLLM {release} does mode {spec.draft.mode} on its V0 engine, whose counters tell no acceptance"
+        if first
+        else "The engines count no drafts: their pages have no series vllm:spec_decode_*",
+        silent=first,
     )
 
 

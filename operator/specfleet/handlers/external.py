@@ -134,10 +134,11 @@ def _counters(spec: SpecDeploymentSpec, pool: SeenPool, why: str, draft_tokens: 
         reason = Reason.ENGINE_METRICS_LOCKED if first.locked else Reason.ENGINE_METRICS_UNREADABLE
         return Problem(reason, f"{told} Pod {first.name}: {first.trouble}. The last decision holds")
     read = [pod.reading for pod in ready if pod.reading is not None]
-    if spec.engine.type is EngineType.SGLANG and read and all(one.totals(draft_tokens) is None for one in read):
-        return Problem(
-            Reason.ENGINE_COUNTS_NOTHING,
-            f"{told} They count no verifications: SGLang has sglang:spec_verify_calls_total from {COUNTER_SINCE} "
-            "on. The last decision holds",
-        )
-    return None
+    if not read or any(one.totals(draft_tokens) is not None for one in read):
+        return None
+    lacks = None
+    if spec.engine.type is EngineType.SGLANG:
+        lacks = f"They count no verifications: SGLang has sglang:spec_verify_calls_total from {COUNTER_SINCE} on"
+    elif spec.engine.type is EngineType.VLLM and any(one.speculative for one in read):
+        lacks = "They are of vLLM's V0 engine (up to 0.9.2), which adds its totals up anew with each look: use V1"
+    return None if lacks is None else Problem(Reason.ENGINE_COUNTS_NOTHING, f"{told} {lacks}. The last decision holds")

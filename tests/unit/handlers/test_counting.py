@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from specfleet.api.conditions import Reason
-from specfleet.api.v1alpha1 import EngineType, RoutePolicy, SpecDeployment, SpecDeploymentSpec
+from specfleet.api.v1alpha1 import DraftMode, EngineType, RoutePolicy, SpecDeployment, SpecDeploymentSpec
 from specfleet.decision.reasons import Hold
 from specfleet.engines.counting import engine_counting
 from specfleet.handlers.conditions import Said
@@ -280,6 +280,23 @@ def test_an_engine_of_which_no_page_counts_drafts_decides_nothing() -> None:
         hold = memory.counts.hold(memory.ledger, 10.0)
         assert hold is Hold.METRICS_UNAVAILABLE
         assert memory.counts.said(hold).reason is Reason.ENGINE_COUNTS_NOTHING
+
+    asyncio.run(run())
+
+
+def test_the_first_engine_of_vllm_is_not_asked_for_what_it_cannot_tell() -> None:
+    async def run() -> None:
+        pages = Pages()
+        counter, memory = counting(pages)
+        spec = spec_of("vLLM", "0.9.2")
+        small = spec.draft.model_copy(update={"mode": DraftMode.DRAFT_MODEL, "model": "owner/small"})
+        await followed(counter, pages, memory, [pod("a-1")], 10.0, spec.model_copy(update={"drafts": [small]}))
+
+        assert memory.counts is not None
+        said = memory.counts.said(memory.counts.hold(memory.ledger, 10.0))
+        assert (said.status, said.reason) == ("False", Reason.ENGINE_COUNTS_NOTHING)
+        assert "vLLM 0.9.2 does mode DraftModel on its V0 engine" in said.message
+        assert pages.asked == []
 
     asyncio.run(run())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -225,3 +226,14 @@ def test_engines_that_are_not_read_hold_the_decision() -> None:
     three = seen_pool("speculative", seen_pod("p0"), seen_pod("p1"), seen_pod("p2"))
     assert outside.hold(three, 1031.0) is Hold.INSUFFICIENT_COVERAGE
     assert outside.hold(three, 2000.0) is Hold.METRICS_UNAVAILABLE
+
+
+def test_counters_of_the_first_vllm_engine_are_not_decided_by() -> None:
+    page = (Path(__file__).parents[1] / "metrics" / "pages" / "vllm-0.9.2-v0.txt").read_text()
+    reading = parse_page(page, 1.0, spec_of().engine.type)
+    found = assess_pools(spec_of(), pair(seen_pod("a", BARE, image="vllm/vllm-openai:v0.9.2", reading=reading)))
+
+    assert found.attribution == "Deployment"
+    assert found.counters is not None
+    assert found.counters.reason is Reason.ENGINE_COUNTS_NOTHING
+    assert "adds its totals up anew with each look: use V1. The last decision holds" in found.counters.message
