@@ -106,6 +106,7 @@ def without(path: str) -> Document:
 
 HEADER = {"header": {"name": "x-route", "value": "code"}}
 VOLUME = {"hostPath": {"path": "/srv/models"}}
+IMAGE = {"image": {"reference": "registry.example.com/models/llama:1"}}
 
 
 def hub(secret: str) -> Document:
@@ -181,6 +182,15 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         "write exactly one of huggingFace",
     ),
     "no source": (changed("spec.target.source", {}), "write exactly one of huggingFace"),
+    "an image and a claim": (
+        changed("spec.target", {"model": "/m/x", "source": {**IMAGE, "persistentVolumeClaim": {"claimName": "c"}}}),
+        "write exactly one of huggingFace",
+    ),
+    "an image volume without a path": (changed("spec.target.source", IMAGE), "a volume source is mounted at the path"),
+    "memory of an accelerator that there is not": (
+        changed("spec.pools.accelerator", {"resource": "", "memory": "80Gi"}),
+        "engines on CPUs have no accelerator to plan for",
+    ),
     "claim path is absolute": (
         changed(
             "spec.target",

@@ -101,6 +101,7 @@ def question(deployment: SpecDeployment, memory_bytes: int) -> Question:
     check_engine(engine)
     facts = engine_module(engine).facts(deployment, speculative=True)
     arguments = read((*facts.command, *facts.args), engine, image=facts.image)
+    speculation = arguments.speculative or {}
     parallelism = spec.rendered_target.parallelism
     wanted_flags, wanted_keys = (
         (sglang.READ_FLAGS, sglang.READ_KEYS) if engine is EngineType.SGLANG else (READ_FLAGS, READ_KEYS)
@@ -109,9 +110,11 @@ def question(deployment: SpecDeployment, memory_bytes: int) -> Question:
         release=facts.release,
         mode=str(spec.draft.mode),
         tokens=spec.draft.tokens,
-        lookahead=_lookahead(engine, spec.draft.mode, spec.draft.tokens),
+        lookahead=sglang.lookahead(spec.draft.tokens, speculation.get("num_draft_tokens"))
+        if engine is EngineType.SGLANG
+        else _lookahead(engine, spec.draft.mode, spec.draft.tokens),
         flags={name: value for name, value in arguments.flags if name in wanted_flags},
-        speculative={name: value for name, value in (arguments.speculative or {}).items() if name in wanted_keys},
+        speculative={name: value for name, value in speculation.items() if name in wanted_keys},
         tensor=parallelism.tensor,
         pipeline=parallelism.pipeline,
         data=parallelism.data,
@@ -241,7 +244,5 @@ def answer_from_files(
 
 def _lookahead(engine: EngineType, mode: DraftMode, tokens: int) -> int:
     """Slots ahead of a running sequence, by the engine's table: a number, k, or k and some more."""
-    if engine is EngineType.SGLANG:
-        return sglang.lookahead(tokens)
     stated = capabilities(engine).of(mode).lookahead
     return sum(tokens if part.strip() == "k" else int(part) for part in stated.split("+"))

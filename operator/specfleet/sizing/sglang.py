@@ -53,14 +53,19 @@ READ_FLAGS = frozenset(
     }
 )
 """Flags that the plan looks at."""
-READ_KEYS = frozenset({"draft_model_quantization"})
+READ_KEYS = frozenset({"draft_model_quantization", "num_draft_tokens"})
 """Flags of speculation that it looks at, without their prefix."""
 _KV_DTYPES = {"bf16": "bfloat16"}
 
 
-def lookahead(tokens: int) -> int:
-    """Slots beyond the k drafted ones: a running sequence gets two rounds of k + 1 ahead of it."""
-    return tokens + 2
+def lookahead(tokens: int, verified: object) -> int:
+    """Slots beyond the k drafted ones: a running sequence gets two rounds ahead of it.
+
+    Args:
+        verified: tokens a round, the root among them: k + 1, or more of a tree.
+    """
+    size = verified if isinstance(verified, int) and verified > tokens else tokens + 1
+    return 2 * size - tokens
 
 
 def serving_of(

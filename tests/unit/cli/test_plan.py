@@ -321,3 +321,13 @@ def test_ranks_have_caches_and_running_requests_of_their_own(models: Path) -> No
     )
     assert one["running"] == 256
     assert (two["running"], two["sequences"]) == (512, 2 * one["sequences"])
+
+
+def test_tensorrt_llm_is_not_planned_and_why(models: Path) -> None:
+    engine = {"type": "TensorRTLLM", "version": "1.2.1"}
+    drafts = [{"name": "ngram", "mode": "NGram"}]
+    status, _, said = plan(fleet(engine=engine, drafts=drafts), "--models", models, "-a", "H200")
+
+    assert status == 2
+    assert "how TensorRTLLM divides its memory is not known to this plan" in said
+    assert "Start a pod and read its log" in said

@@ -79,6 +79,15 @@ def test_a_draft_that_is_wider_than_the_target_takes_what_the_engine_does_not_re
     assert "more than it reckons" in found[-1].message
 
 
+def test_a_tree_takes_the_slots_of_all_its_tokens() -> None:
+    document_of = document()
+    document_of["spec"]["drafts"][0]["args"] = {"speculative-eagle-topk": "4", "speculative-num-draft-tokens": "16"}
+    asked = question(SpecDeployment.parse(document_of), MEMORY)
+    found = answer(asked, ModelShape.from_config(LLAMA_8B), ModelShape.from_config(LLAMA_1B))
+
+    assert found.draft.slots == 32
+
+
 def test_running_requests_pages_and_a_limit_of_tokens_count() -> None:
     args = {"mem-fraction-static": "0.8", "max-running-requests": "100", "page-size": "64", "max-total-tokens": "50000"}
     plan = planned(args=args).plan
