@@ -11,6 +11,7 @@ from specfleet.api.findings import Finding, FindingReason, error, errors, warnin
 from specfleet.api.v1alpha1 import DraftMode, NgramOptions, SpecDeploymentSpec
 from specfleet.engines.capabilities import Checkpoint
 from specfleet.engines.flags import Arity, Flag
+from specfleet.engines.nearest import meant
 from specfleet.engines.sglang_arguments import flags_of, last_flags
 from specfleet.engines.sglang_tables import COUNTING_SINCE, OWNED_ARGS, SHARES, WHOLE_NUMBERS, table
 
@@ -157,10 +158,9 @@ def _unknown(name: str, spec: SpecDeploymentSpec, release: Version) -> str:
         close = difflib.get_close_matches(name, offered, n=1)
         hint = f" or write {close[0]}" if close and close[0] != name else ""
         return f"SGLang {release} does not know {name}, it {span}: remove it{hint}"
-    close = difflib.get_close_matches(name, offered, n=1) or [
-        one for one in offered if one == f"speculative-{name}" or name in one
-    ]
-    hint = f"did you mean {close[0]}?" if close else f"remove it; mode {mode} takes {', '.join(offered)}"
+    within = [one for one in offered if name in one]
+    otherwise = f"did you mean {within[0]}?" if within else f"remove it; mode {mode} takes {', '.join(offered)}"
+    hint = meant(name, offered, OWNED_ARGS, otherwise)
     return f"SGLang {release} has no flag {name} for drafts: {hint}"
 
 

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.v1alpha1 import DraftMode, NgramOptions, SpecDeploymentSpec, Speculation
+from specfleet.engines.nearest import meant
 from specfleet.engines.trtllm_tables import (
     COUNTING_SINCE,
     HUB_DRAFTS_SINCE,
@@ -177,8 +178,7 @@ def _unknown(name: str, plain: str, spec: SpecDeploymentSpec, release: Version) 
     others = [one for one in table().modes if plain in one.args]
     if others:
         return f"{plain} belongs to mode {others[0].mode}: remove it; {takes}"
-    close = difflib.get_close_matches(plain, offered, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"remove it; {takes}"
+    hint = meant(plain, offered, OWNED_ARGS, f"remove it; {takes}")
     return f"TensorRT-LLM {release} has no key {name} in its speculative config: {hint}"
 
 

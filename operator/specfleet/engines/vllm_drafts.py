@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -13,6 +12,7 @@ from specfleet.api.findings import Finding, FindingReason, error, errors, warnin
 from specfleet.api.v1alpha1 import Draft, DraftMode, EngineType, SpecDeploymentSpec
 from specfleet.engines.capabilities import CapabilityTable, Checkpoint, capabilities
 from specfleet.engines.flags import Flag, Given
+from specfleet.engines.nearest import meant
 from specfleet.engines.vllm_arguments import given_flags
 from specfleet.engines.vllm_tables import LORA_RULE_SINCE, OWNED_KEYS, PIPELINES_SINCE
 
@@ -254,8 +254,7 @@ def _unknown_key(name: str, mode: DraftMode, release: Version) -> str:
         since, until = min(fact.since for fact in ever), max(fact.until for fact in ever)
         span = f"came with {since}" if since > release else f"went after {until}"
         return f"vLLM {release} does not know the key {name}, it {span}{f'; {why}' if why else ''}: remove it"
-    close = difflib.get_close_matches(name, offered, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"remove it; mode {mode} takes {', '.join(offered)}"
+    hint = meant(name, offered, OWNED_KEYS, f"remove it; mode {mode} takes {', '.join(offered)}")
     return f"the speculative config of vLLM {release} has no key {name}: {hint}"
 
 
