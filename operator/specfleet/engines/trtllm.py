@@ -10,6 +10,7 @@ from packaging.version import Version
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
+from specfleet.engines.drain import connections_command
 from specfleet.engines.protocol import EngineFacts, EnvFact, FileFact, ProbeFact
 from specfleet.engines.running import IDLE_SECONDS
 from specfleet.engines.trtllm_arguments import MAX_BATCH, env_findings, flag_findings, max_sequences
@@ -22,9 +23,11 @@ HEALTH_PATH = "/health"
 METRICS_PATH = "/prometheus/metrics"
 DEFAULT_MAX_SEQUENCES = 64
 """The engine's own default of 2,048 is more than a pod can run, and the router's limits follow from it."""
-PRE_STOP_SECONDS = 120
-SHUTDOWN_SECONDS = 30
-"""After SIGTERM it ends its processes and is not known to let requests finish, so they get their time before."""
+PRE_STOP_SECONDS = 45
+SHUTDOWN_SECONDS = 300
+DRAIN = connections_command(port=PORT, leave_seconds=PRE_STOP_SECONDS, most_seconds=SHUTDOWN_SECONDS)
+"""After SIGTERM it ends its processes and is not known to let requests finish, so they get their time before. Its page
+does not tell in every release what runs, but its server closes unused connections after 5 s."""
 PUBLIC_IMAGE = "nvcr.io/nvidia/tensorrt-llm/release"
 CONFIG_DIRECTORY = "/etc/specfleet/engine"
 CONFIG_FILE = "config.yaml"
@@ -81,6 +84,7 @@ class TensorRTLLM:
             refused_fields=_refused_fields(spec, version),
             figures_per_request=False,
             idle_seconds=IDLE_SECONDS,
+            drain=DRAIN,
             files=(FileFact(CONFIG_FILE, CONFIG_DIRECTORY, _file(spec, version, speculative)),),
         )
 
