@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus
+from specfleet.api.status import Condition, PlanStatus, RouteStatus, SpecDeploymentStatus
 from specfleet.cluster.auth import Connection, connect
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError, ClusterError
@@ -178,8 +178,18 @@ def _head(meta: Mapping[str, Any], status: SpecDeploymentStatus, body: Mapping[s
         yield f"Endpoint: {status.endpoint}"
     if status.pools:
         yield "Pools: " + ", ".join(f"{pool.name} {pool.ready} of {pool.desired} ready" for pool in status.pools)
+    if status.plan is not None and status.plan.sequences:
+        yield from _plan(status.plan, status.plan.sequences)
     if status.upgrade is not None:
         yield f"Upgrade, {status.upgrade.changes}. {status.upgrade.message}"
+
+
+def _plan(plan: PlanStatus, sequences: Mapping[str, int]) -> Iterator[str]:
+    rooms = " and ".join(f"{count} sequences in {pool}" for pool, count in sorted(sequences.items()))
+    cost = "" if plan.draft_cost_percent is None else f"; the draft costs {plan.draft_cost_percent} %"
+    yield f"KV plan: a pod has room for {rooms}, of {plan.sequence_tokens} tokens each{cost}."
+    if plan.message is not None:
+        yield f"  {plan.message}"
 
 
 def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:

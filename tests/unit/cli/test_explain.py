@@ -190,3 +190,22 @@ def test_an_upgrade_under_way_is_told_beside_the_pools() -> None:
     }
     lines = list(text({**BODY, "status": {**BODY["status"], "upgrade": upgrade}}))
     assert f"Upgrade, release 0.32.0 -> 0.33.0. {upgrade['message']}" in lines
+
+
+def test_the_plan_and_what_pods_say_against_it() -> None:
+    plan = {
+        "kvBytesPerToken": 163_840,
+        "sequenceTokens": 2000,
+        "sequences": {"baseline": 220, "ngram": 167},
+        "draftCostPercent": 24,
+        "message": "Pods of ngram report 280000 tokens of KV cache, and 336000 were planned (+20 %).",
+    }
+    lines = list(text({**BODY, "status": {**BODY["status"], "plan": plan}}))
+
+    at = lines.index(
+        "KV plan: a pod has room for 220 sequences in baseline and 167 sequences in ngram, of 2000 tokens each; "
+        "the draft costs 24 %."
+    )
+    assert lines[at + 1].strip().startswith("Pods of ngram report 280000 tokens")
+    bare = {**BODY, "status": {**BODY["status"], "plan": {"secondPoolAccelerators": 2}}}
+    assert not [line for line in text(bare) if line.startswith("KV plan")]
