@@ -236,5 +236,6 @@ class Draft(Model):
         Preflight.REQUIRE,
         description="Both models' small files are compared by a Job without accelerators. Require: the speculative "
         "pool waits for the verdict, and is not made where the draft does not fit. Warn: it is only said. Skip: no "
-        "Job. Modes NGram and Suffix, and External pools, have nothing to compare.",
+        "Job. Modes NGram and Suffix have nothing to compare: for them a Job only plans, where pools.accelerator says "
+        "what pods get. External pools have no preflight.",
     )
