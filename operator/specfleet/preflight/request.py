@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from specfleet.api.models import Source
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.release import Minor, parse_version, tag_version
 from specfleet.sizing.answer import Question, known_memory, question
@@ -26,10 +27,16 @@ _UNITS = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 1024, "M": 1024**2, "G": 1
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model: an absolute path, or owner/name on the Hub with a revision (None is the Hub's default)."""
+    """A model: an absolute path, or owner/name on the Hub with a revision (None is the Hub's default).
+
+    Attributes:
+        volume: what is mounted at the path, in words that differ for different volumes; None for the Hub, and where the
+            path is all that is known.
+    """
 
     model: str
     revision: str | None = None
+    volume: str | None = None
 
     @property
     def on_hub(self) -> bool:
@@ -117,11 +124,18 @@ def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
         mode=draft.mode,
         tokens=draft.tokens,
         served_tokens=_served_tokens(deployment),
-        target=ModelRef(target.model, target.revision),
-        draft=None if draft.model is None else ModelRef(draft.model, draft.revision),
+        target=ModelRef(target.model, target.revision, _volume(target.source)),
+        draft=None if draft.model is None else ModelRef(draft.model, draft.revision, _volume(draft.source)),
         heterogeneous_vocab=draft.args.get("use_heterogeneous_vocab", "").lower() == "true",
         room=_room(deployment),
     )
+
+
+def _volume(source: Source | None) -> str | None:
+    """Another claim, image or directory at the same path is another model."""
+    if source is None or source.hugging_face is not None:
+        return None
+    return source.model_dump_json(by_alias=True, exclude_none=True, exclude={"image": {"pull_policy"}})
 
 
 def _plan_asked(spec: SpecDeploymentSpec) -> bool:

@@ -151,6 +151,42 @@ def test_what_is_asked_of_each_mode() -> None:
     assert head.draft == ModelRef("team/head", "abc")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "a"}}, {"persistentVolumeClaim": {"claimName": "b"}}),
+        (
+            {"persistentVolumeClaim": {"claimName": "a", "path": "x"}},
+            {"persistentVolumeClaim": {"claimName": "a", "path": "y"}},
+        ),
+        (
+            {"image": {"reference": "registry.example.com/draft:1"}},
+            {"image": {"reference": "registry.example.com/draft:2"}},
+        ),
+        ({"hostPath": {"path": "/models/x"}}, {"hostPath": {"path": "/models/y"}}),
+    ],
+)
+def test_another_volume_at_the_same_path_is_asked_about_anew(one: dict[str, Any], other: dict[str, Any]) -> None:
+    keys = set()
+    for source in (one, other, one):
+        asked = preflight_request(_deployment({"mode": "DraftModel", "model": "/models/draft", "source": source}))
+        assert asked is not None
+        assert decode_request(asked.encode()) == asked
+        keys.add(asked.key)
+    assert len(keys) == 2
+
+
+def test_how_an_image_is_pulled_and_which_token_is_used_change_no_verdict() -> None:
+    image = {"reference": "registry.example.com/draft:1"}
+    pairs = [
+        ({"image": image}, {"image": image | {"pullPolicy": "Always"}}),
+        ({"huggingFace": {}}, {"huggingFace": {"tokenSecretRef": {"name": "hub", "key": "token"}}}),
+    ]
+    for pair, model in zip(pairs, ("/models/draft", "team/draft"), strict=True):
+        asked = [preflight_request(_deployment({"mode": "EAGLE", "model": model, "source": one})) for one in pair]
+        assert asked[0] == asked[1]
+
+
 def test_the_jobs_container_leaves_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = write(tmp_path / "target", None, tokenizer())
     draft = write(tmp_path / "draft", CONFIG | {"vocab_size": 9}, tokenizer())
