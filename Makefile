@@ -14,6 +14,8 @@ BIN := .venv/bin
 SYNCED := .venv/.synced
 TESTBED := $(BIN)/python -m tests.testbed
 PYTEST := $(BIN)/python -m pytest
+# Files side by side, one process a core; what a file's tests share (an API server, say) is made once in a process.
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 IMAGE ?= ghcr.io/specfleet/specfleet:0.1.0
 BUILDER ?= docker build
 
@@ -59,7 +61,7 @@ lint: .venv ## ruff, mypy --strict, import rules, generated files up to date
 
 .PHONY: test-unit
 test-unit: .venv tool-helm tool-kubectl bed-prometheus ## pure units, and the chart as Helm renders it
-	$(PYTEST) tests --ignore=tests/render --ignore=tests/node -m "not envoy and not engine and not cluster and not node"
+	$(PYTEST) $(SIDE_BY_SIDE) tests --ignore=tests/render --ignore=tests/node -m "not envoy and not engine and not cluster and not node"
 
 .PHONY: test-render
 test-render: .venv bed-vllm ## golden files of what is rendered; command lines against vLLM's own parser
@@ -71,7 +73,7 @@ test-envoy: .venv tool-envoy bed-prometheus ## the router's configuration in a r
 
 .PHONY: test-cluster
 test-cluster: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm ## API, operator and chart on a real API server
-	$(PYTEST) tests -m cluster
+	$(PYTEST) $(SIDE_BY_SIDE) tests -m cluster
 
 .PHONY: test-node-smoke
 test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's script, with a shorter load, on a whole node

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import Api, Body, Refused
 from tests.cluster.routers import Router
 
@@ -43,7 +44,7 @@ class Kubelet:
 
     def unready(self, **container: Any) -> Body:
         """The status of a pod whose container is in this state (`state`, `lastState`)."""
-        return _status("127.0.2.254", False, container)
+        return _status(ENGINE_ADDRESS, False, container)
 
     def _run(self) -> None:
         while not self._stopping.wait(0.03):
@@ -69,7 +70,7 @@ class Kubelet:
         labels = pod["metadata"].get("labels") or {}
         if labels.get("app.kubernetes.io/component") == "router":
             self._router(uid, pod)
-        other = self.addresses.get(labels.get("app", ""), "127.0.2.254")
+        other = self.addresses.get(labels.get("app", ""), ENGINE_ADDRESS)
         if other in self.addresses.values() and not pod["spec"].get("nodeName"):
             self._bind(pod["metadata"]["name"])
         address = self.routers[uid].address if uid in self.routers else other

@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from tests.cluster.addresses import NETWORK
+
 _HOSTS = count(10)
 
 
@@ -56,7 +58,7 @@ class Router:
     """One router: its counters and the table that it serves. Close it."""
 
     def __init__(self, port: int) -> None:
-        self.address = f"127.0.2.{next(_HOSTS) % 240 + 1}"
+        self.address = f"{NETWORK}.{next(_HOSTS) % 240 + 1}"
         self.served: dict[str, Any] | None = None
         self.counters: dict[str, int] = {}
         self.loads: list[tuple[float, str]] = []

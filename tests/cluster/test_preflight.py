@@ -14,6 +14,7 @@ import yaml
 
 from specfleet.preflight.job import run_job
 from specfleet.routing.clusters import UNLIMITED
+from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
 from tests.unit.preflight.models import CONFIG, tokenizer, write
@@ -290,7 +291,7 @@ def blocks() -> Iterator[list[int]]:
         def log_message(self, *args: object) -> None:
             """Tests print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.2.254", 8000), Handler)
+    server = ThreadingHTTPServer((ENGINE_ADDRESS, 8000), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     yield reported

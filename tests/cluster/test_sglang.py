@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import eventually
 from tests.cluster.conftest import World
 from tests.cluster.routers import served_of
@@ -15,7 +16,7 @@ from tests.cluster.routers import served_of
 pytestmark = pytest.mark.cluster
 
 # Where the kubelet's double says that engine pods are, and where SGLang listens.
-ADDRESS, PORT = "127.0.2.254", 30000
+ADDRESS, PORT = ENGINE_ADDRESS, 30000
 ENGINE = {"type": "SGLang", "version": "0.5.23"}
 LABELS = 'model_name="assistant",engine_type="unified"'
 

@@ -9,13 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
+from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
 
 pytestmark = pytest.mark.cluster
 
 # Where the kubelet's double says that engine pods are, and where the engine listens.
-ADDRESS, PORT = "127.0.2.254", 8000
+ADDRESS, PORT = ENGINE_ADDRESS, 8000
 ENGINE = {"type": "TensorRTLLM", "version": "1.4.0rc1", "config": "kv_cache_config: {free_gpu_memory_fraction: 0.8}\n"}
 GATE = {"acceptance_rate_window_size": "100", "acceptance_rate_threshold": "0.3"}
 LABELS = 'model_name="assistant",engine_type="trtllm"'
