@@ -14,7 +14,7 @@ from specfleet.engines.flags import Arity, Flag, FlagTable, of_release, parse_ta
 from specfleet.engines.release import Minor
 
 OLDEST = Version("0.8.5")
-"""The first release that is rendered: before it the V1 engine counts no drafts, and speculation has other flags."""
+"""The first release that is rendered, and the oldest whose sources were read."""
 FIGURES_SINCE = Version("0.29.0")
 """The first release that puts acceptance figures into answers; in older ones the engine's own counters are read."""
 GENERATIONS_UNTIL = Version("0.11.0")
