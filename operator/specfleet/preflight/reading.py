@@ -25,6 +25,7 @@ from specfleet.preflight.verdict import Check, Level, PreflightFinding, Verdict
 MOST_SHARDS = 64
 _INDEX = "model.safetensors.index.json"
 _SPECIAL = ("special_tokens_map.json", "tokenizer_config.json")
+_MODELOPT = "hf_quant_config.json"
 _RAW = ("tokenizer.model", "tekken.json", "tiktoken.model", "qwen.tiktoken", "vocab.json", "vocab.txt", "spiece.model")
 T = TypeVar("T")
 
@@ -129,6 +130,8 @@ def read_model(source: Source, ref: ModelRef, role: str, *, tensors: bool, heade
         reading.findings.append(
             PreflightFinding(Check.FILES, Level.UNKNOWN, f"{reading.label} has no config.json: nothing can be compared")
         )
+    if config is not None and "quantization_config" not in config and _MODELOPT in names:
+        config = _with_modelopt(config, reading.attempt(lambda: reading.parsed(_MODELOPT)))
     generation = None
     if role == "target" and "generation_config.json" in names:
         generation = reading.attempt(lambda: reading.parsed("generation_config.json"))
@@ -142,6 +145,12 @@ def read_model(source: Source, ref: ModelRef, role: str, *, tensors: bool, heade
         source.commit,
         tuple(reading.findings),
     )
+
+
+def _with_modelopt(config: Mapping[str, Any], said: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """With the quantisation of a ModelOpt checkpoint, which older ones have in a file of its own: engines read both."""
+    own = (said or {}).get("quantization")
+    return {**config, "quantization_config": {"quant_method": "modelopt", **own}} if isinstance(own, dict) else config
 
 
 def run_preflight(request: PreflightRequest, open_source: Callable[[ModelRef, str], Source]) -> Verdict:

@@ -128,6 +128,30 @@ def test_drafts_from_the_text_are_planned_where_the_accelerator_is_said(tmp_path
     assert preflight_request(SpecDeployment.parse(document("NVIDIA-H200", drafts=drafts))) is None
 
 
+def test_a_modelopt_checkpoint_says_its_cache_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """Engines then keep eight bits an element, of the draft's cache too."""
+    request = asked(None, accelerator={"product": "H100-80GB"}, sequenceTokens=2000)
+    write(tmp_path / "team/draft", LLAMA_1B, tokenizer())
+    plans = []
+    for files in ({}, {"hf_quant_config.json": {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}}):
+        write(tmp_path / "team/target", LLAMA_8B, tokenizer(), files=files)
+        plans.append(verdict(tmp_path, request).plan)
+
+    plain, quantised = plans
+    assert plain is not None
+    assert quantised is not None
+    assert quantised.kv_bytes_per_token == plain.kv_bytes_per_token // 2
+
+
+@pytest.mark.parametrize("content", [b"{", {"quantization": 7}, {}], ids=["cut off", "a number", "empty"])
+def test_such_a_file_may_hold_anything(tmp_path: Path, content: Body | bytes) -> None:
+    write(tmp_path / "team/target", LLAMA_8B, tokenizer(), files={"hf_quant_config.json": content})
+    write(tmp_path / "team/draft", LLAMA_1B, tokenizer())
+    found = verdict(tmp_path, asked(None, accelerator={"product": "H100-80GB"}))
+
+    assert found.outcome is (Outcome.FAILED if content == b"{" else Outcome.PASSED)
+
+
 def test_a_resize_asks_for_no_new_verdict() -> None:
     assert asked("NVIDIA-H200").key == asked("NVIDIA-H200", replicas=7).key
 
