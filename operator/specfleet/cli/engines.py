@@ -119,6 +119,7 @@ def _sglang_mode(table: SGLangTable, mode: SGLangMode, release: Version | None) 
             if release is None or conflict.holds(release)
         ],
         "lookahead": None,
+        "firstEngine": [],
         "unusable": [],
         "sources": list(mode.sources),
     }
@@ -154,6 +155,7 @@ def _trtllm_mode(table: TrtllmTable, mode: TrtllmMode, release: Version | None) 
         else sorted({*mode.args, *table.common_args}),
         "conflictingFlags": [],
         "lookahead": None,
+        "firstEngine": [],
         "unusable": [],
         "sources": list(mode.sources),
     }
@@ -185,6 +187,11 @@ def _mode(table: CapabilityTable, mode: Mode, release: Version | None) -> dict[s
             if release is None or release in flag.releases
         ],
         "lookahead": mode.lookahead,
+        "firstEngine": [
+            {"since": _bound(span.since), "until": _bound(span.until)}
+            for span in (mode.first_engine,)
+            if span is not None and (release is None or release in span)
+        ],
         "unusable": [
             {"since": _bound(one.releases.since), "until": _bound(one.releases.until), "why": one.why}
             for one in mode.unusable
@@ -200,10 +207,13 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"{mode['mode']}  method {mode['method']}, {mode['releases']}"
         yield from (f"  needs {need}" for need in mode["needs"])
+        for span in mode["firstEngine"]:
+            until = f" up to {span['until']}" if document["release"] is None else ""
+            yield f"  on the V0 engine only{until}, whose counters tell no acceptance"
         for flag in mode["conflictingFlags"]:
             until = f" up to {flag['until']}" if flag["until"] and document["release"] is None else ""
             yield f"  not with --{flag['flag']}{until}: {document['engine']} {flag['why']}"
-        yield f"  drafts[].args: {', '.join(mode['args'])}"
+        yield f"  drafts[].args: {', '.join(mode['args']) or 'none'}"
     yield ""
     for row in document["refusedFields"]:
         span = " to ".join(bound for bound in (row["since"], row["until"]) if bound)

@@ -49,6 +49,8 @@ def _engine(table: CapabilityTable) -> Iterator[str]:
     for mode in table.modes:
         releases = runs_text(table.having(mode.mode), table.facts.releases)
         gaps = "".join(f"; {one.releases.since} to {one.releases.until} {one.why}" for one in mode.unusable)
+        if mode.first_engine is not None:
+            gaps += f"; {_span(mode.first_engine)} on the V0 engine only"
         yield _row(
             f"`{mode.mode}`",
             f"`{table.method(mode.mode, newest) or mode.methods[0]}`",
@@ -62,6 +64,7 @@ def _engine(table: CapabilityTable) -> Iterator[str]:
     yield from _flags(table)
     yield from _args(table)
     yield from _common(table)
+    yield from _mtp_targets(table)
     yield from _eagle3(table)
     yield from _sources(table)
 
@@ -134,6 +137,17 @@ def _common(table: CapabilityTable) -> Iterator[str]:
     yield f"- Acceptance is attributed {table.attribution}."
     yield f"- Metrics of the engine: {table.metrics}."
     yield from (f"- {note}" for note in table.notes)
+    yield ""
+
+
+def _mtp_targets(table: CapabilityTable) -> Iterator[str]:
+    yield "### Targets of MTP\n"
+    yield "Of a target's own layers; a list by `model_type` in some releases, later any that vLLM has a class for.\n"
+    yield "| releases | `model_type` |"
+    yield "|---|---|"
+    for mode in table.modes:
+        for listed in mode.targets:
+            yield _row(_span(listed.releases), ", ".join(f"`{kind}`" for kind in listed.types))
     yield ""
 
 

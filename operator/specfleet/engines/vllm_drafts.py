@@ -243,18 +243,19 @@ def _whole(text: str | None) -> int | None:
 
 def _unknown_key(name: str, mode: DraftMode, release: Version) -> str:
     offered = table().args_of(mode, release)
+    takes = ", ".join(offered) or "none"
     known = table().facts.names("keys", table().read(release))
     why = table().not_offered.get(name)
     if why is not None and name in known:
         return f"{name} is not offered: {why}; remove it"
     if name in known:
-        return f"{name} does nothing for mode {mode}: remove it; that mode takes {', '.join(offered)}"
+        return f"{name} does nothing for mode {mode}: remove it; that mode takes {takes}"
     ever = [fact for fact in table().facts.sections["keys"] if fact.name == name]
     if ever:
         since, until = min(fact.since for fact in ever), max(fact.until for fact in ever)
         span = f"came with {since}" if since > release else f"went after {until}"
         return f"vLLM {release} does not know the key {name}, it {span}{f'; {why}' if why else ''}: remove it"
-    hint = meant(name, offered, OWNED_KEYS, f"remove it; mode {mode} takes {', '.join(offered)}")
+    hint = meant(name, offered, OWNED_KEYS, f"remove it; mode {mode} takes {takes}")
     return f"the speculative config of vLLM {release} has no key {name}: {hint}"
 
 

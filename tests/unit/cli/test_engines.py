@@ -36,6 +36,15 @@ def test_one_release_shows_what_it_can_do_and_no_more() -> None:
     assert "fly_window_size" in new
 
 
+def test_a_release_with_two_engines_says_what_only_the_first_does() -> None:
+    _, text, _ = engines("--release", "0.9.2")
+    _, newer, _ = engines("--release", "0.15.0")
+
+    assert text.startswith("vLLM 0.9.2")
+    assert "on the V0 engine only, whose counters tell no acceptance" in text
+    assert "V0 engine only" not in newer
+
+
 def test_json_has_the_same_for_programs() -> None:
     _, text, _ = engines("-o", "json", "-r", "0.30")
 
