@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.models import Preflight
 from specfleet.api.offline import parse
 from specfleet.api.policy import Enforcement, Initial
 from specfleet.api.v1alpha1 import External, MetricsSource, RouteMatch, SpecDeployment, Speculation
@@ -14,8 +15,9 @@ from specfleet.engines.release import is_image_reference
 from specfleet.render.template_rules import template_findings
 from specfleet.settings import OperatorSettings
 from specfleet.sizing.accelerators import accelerator, accelerators
-from specfleet.sizing.answer import product_of
+from specfleet.sizing.answer import known_memory, product_of
 from specfleet.sizing.reading import SizingProblem
+from specfleet.sizing.started import PLANNED_ENGINES
 
 _RESERVED_MOUNTS = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var")
 
@@ -80,6 +82,7 @@ def _accelerator_findings(deployment: SpecDeployment) -> Iterator[Finding]:
     """What pods are said to get has to be known, and to be what their nodes are selected by."""
     said = deployment.spec.pools.accelerator
     path = "spec.pools.accelerator.product"
+    yield from _length_findings(deployment)
     if said.product is None or said.memory is not None:
         return
     try:
@@ -96,6 +99,22 @@ def _accelerator_findings(deployment: SpecDeployment) -> Iterator[Finding]:
             f"pools.template selects nodes with {label}, which is {selected.name}, and product says {said.product}: "
             "remove one of them",
         )
+
+
+def _length_findings(deployment: SpecDeployment) -> Iterator[Finding]:
+    """A length that is stated is for the plan, which there is only where what it needs is known."""
+    spec = deployment.spec
+    if spec.pools.sequence_tokens is None:
+        return
+    if spec.engine.type not in PLANNED_ENGINES:
+        why = f"how {spec.engine.type} divides its memory is not known: remove it"
+    elif spec.draft.preflight is Preflight.SKIP:
+        why = "the preflight makes the plan, and drafts[0].preflight is Skip: write Warn, or remove it"
+    elif known_memory(deployment) is None:
+        why = "what the pods get is not known: write pools.accelerator.product or memory, or remove it"
+    else:
+        return
+    yield warning(FindingReason.UNUSED_FIELD, "spec.pools.sequenceTokens", f"there is no KV plan to count by it; {why}")
 
 
 def _route_findings(deployment: SpecDeployment) -> Iterator[Finding]:

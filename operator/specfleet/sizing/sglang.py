@@ -107,8 +107,8 @@ def serving_of(
         )
     if served is not None and context > served:
         raise SizingProblem(
-            f"a sequence of {context} tokens is longer than the {served} that are served: plan for a shorter one, or "
-            "raise engine.args[context-length]"
+            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context or "
+            "pools.sequenceTokens, or raise engine.args[context-length]"
         )
     dtype = flags.get("kv-cache-dtype")
     return Serving(

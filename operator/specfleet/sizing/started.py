@@ -119,8 +119,8 @@ def serving_of(
         )
     if served is not None and context > served:
         raise SizingProblem(
-            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context, or raise "
-            "engine.args[max-model-len]"
+            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context or "
+            "pools.sequenceTokens, or raise engine.args[max-model-len]"
         )
     default = 0.92 if Version(release) >= _MORE_UTILISATION_SINCE else 0.9
     on_cpu = told.memory_bytes is None

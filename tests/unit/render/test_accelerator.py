@@ -12,7 +12,7 @@ from specfleet.settings import OperatorSettings
 Body = dict[str, Any]
 
 
-def said(pools: Body, source: Body | None = None) -> list[tuple[str, str]]:
+def said(pools: Body, source: Body | None = None, drafts: list[Body] | None = None) -> list[tuple[str, str]]:
     """Paths and messages about a SpecDeployment."""
     target: Body = {"model": "owner/name"} if source is None else {"model": "/models/target", "source": source}
     document = {
@@ -22,7 +22,7 @@ def said(pools: Body, source: Body | None = None) -> list[tuple[str, str]]:
         "spec": {
             "engine": {"type": "vLLM", "version": "0.32.0"},
             "target": target,
-            "drafts": [{"name": "ngram", "mode": "NGram"}],
+            "drafts": drafts or [{"name": "ngram", "mode": "NGram"}],
             "pools": {"replicas": 2, **pools},
             "policy": {"minAcceptancePercent": 50},
         },
@@ -62,6 +62,15 @@ def test_what_is_not_is_refused(pools: Body, message: str) -> None:
     ((path, found),) = said(pools)
     assert path.startswith("spec.pools")
     assert message in found or "should" in found
+
+
+def test_a_length_that_nothing_is_counted_by_is_a_warning() -> None:
+    ((path, message),) = said({"sequenceTokens": 2000})
+    assert path == "spec.pools.sequenceTokens"
+    assert "write pools.accelerator.product or memory" in message
+    skipped = {"name": "small", "mode": "DraftModel", "model": "a/b", "preflight": "Skip"}
+    ((_, message),) = said({"sequenceTokens": 2000, "accelerator": {"product": "H200"}}, drafts=[skipped])
+    assert "write Warn" in message
 
 
 def test_an_image_volume_needs_a_reference_that_a_runtime_takes() -> None:
