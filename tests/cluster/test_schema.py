@@ -316,6 +316,10 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         external(pools__template={"spec": {}}),
         "does not start the pods of External pools: remove template",
     ),
+    "External with sequenceTokens": (
+        external(pools__sequenceTokens=2048),
+        "does not start the pods of External pools: remove sequenceTokens",
+    ),
     "External with an image": (external(engine__image="vllm/vllm-openai:v0.32.0"), "remove engine.image"),
     "External with flags": (external(engine__args={"max-model-len": "8192"}), "remove engine.args"),
     "External with verbatim flags": (external(engine__extraArgs=["--seed=1"]), "remove engine.extraArgs"),
