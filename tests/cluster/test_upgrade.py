@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
+from tests.cluster.test_preflight import Containers
+from tests.cluster.test_preflight import spec as compared
+from tests.unit.preflight.models import CONFIG, tokenizer, write
 
 pytestmark = pytest.mark.cluster
 
@@ -178,6 +182,29 @@ def test_no_pool_is_rolled_while_routers_take_over_new_weights(world: World, fle
     world.served("chat", 0)
     eventually("now it rolls", lambda: fleet.template("ngram") != before)
     world.settled()
+
+
+def test_baseline_alone_is_rolled_by_a_pod_more_and_only_when_the_draft_is_refused_again(
+    world: World, tmp_path: Path
+) -> None:
+    containers = Containers(world, tmp_path)
+    models = tmp_path / "models"
+    write(models / "target", None, tokenizer())
+    write(models / "small", CONFIG | {"hidden_size": 32}, tokenizer(special={"<s>": 5, "</s>": 6, "<|eom_id|>": 7}))
+    world.create(**compared(models))
+    world.start()
+    world.until("Stalled", "True", "DraftIncompatible")
+
+    def baseline() -> Body:
+        return dict((world.api.get("Deployment", world.namespace, "assistant-baseline") or {})["spec"])
+
+    eventually("it has its pod", lambda: "Pool baseline serves" in world.condition("Ready")["message"])
+    assert baseline()["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    world.edit(release("0.33.0"))
+    eventually("baseline has the new release", lambda: tag_of(baseline()["template"]["spec"]) == NEW)
+    assert len(containers.pods) == 2, "the pair was compared anew before baseline was touched"
+    world.until("DraftCompatible", "False", "DraftIncompatible")
+    eventually("status is done with it", lambda: not upgrade_of(world))
 
 
 def test_a_claim_for_one_node_is_refused_before_a_pool_is_made(world: World, fleet: Fleet) -> None:

@@ -133,7 +133,9 @@ def upgrade(
     speculative = rollout(state.speculative, None if held is None else _kept(undecided=undecided))
     found = order(speculative, rollout(state.baseline, None), moving=moving)
     draft = spec.draft.name
-    status = _status(state, changed, found, records, wanted, before)
+    # A pool that is kept out takes no part, unless it is there and waits with a template of its own.
+    pools = (state.speculative, state.baseline) if held is None or draft in changed else (state.baseline,)
+    status = _status(pools, changed, found, records, wanted, before)
     return Upgrade(
         changed=changed,
         waits=found.waits,
@@ -238,14 +240,13 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _status(
-    state: Fleet,
+    pools: tuple[WorkloadHealth, ...],
     changed: frozenset[str],
     found: Order,
     records: Mapping[str, OwnedRecord | None],
     wanted: Mapping[str, WantedPool],
     before: UpgradeStatus | None,
 ) -> UpgradeStatus | None:
-    pools = (state.speculative, state.baseline)
     unfinished = [pool for pool in pools if not (pool.rolled_out and pool.serving)]
     if not changed and (before is None or not unfinished):
         return None
