@@ -29,6 +29,7 @@ from specfleet.render.start import USUAL_START, Start, Starts
 from specfleet.render.upgrade import HASHED, PLAIN_NAMES, RELEASE, difference, drafts_differ
 
 MOST_TOLD = 4
+_ONLY_POD = " Until its only pod is ready, requests that only baseline may serve are answered 503."
 _MOST_VALUE = 60
 _MOST_CHANGES = 480
 _MOST_RELEASE = 64
@@ -265,7 +266,7 @@ def _status(
         next=after,
         changes=changes,
         from_release=_from(records, wanted, changed) or (before.from_release if before is not None else None),
-        message=_message(now, after, found),
+        message=_message(now, after, found) + (_ONLY_POD if now.desired == 1 and _carried(now, pools, found) else ""),
     )
 
 
@@ -285,6 +286,11 @@ def _phase(now: WorkloadHealth, found: Order) -> Literal["Rolling", "Waiting", "
     if now.name in found.waits:
         return "Waiting"
     return "Stuck" if now.overdue and now.name not in found.go else "Rolling"
+
+
+def _carried(now: WorkloadHealth, pools: tuple[WorkloadHealth, ...], found: Order) -> bool:
+    """Whether speculation carries while baseline is rolled."""
+    return now.name == BASELINE_POOL and len(pools) > 1 and _phase(now, found) != "Waiting"
 
 
 def _message(now: WorkloadHealth, after: str | None, found: Order) -> str:

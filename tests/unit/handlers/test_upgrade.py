@@ -126,6 +126,10 @@ def test_the_next_operator_goes_on_where_the_last_one_was_killed() -> None:
     assert done.status is not None
     assert (done.status.state, done.status.pool, done.status.next) == ("Rolling", "baseline", None)
     assert done.status.changes == "release 0.32.0 -> 0.33.0, tokens 4 -> 5"
+    assert done.status.message == (
+        "Pool baseline takes the new template. Until its only pod is ready, requests that only baseline may serve are "
+        "answered 503."
+    )
     last = Cluster(ngram=new)
     last.deployment("baseline", new, ready=False)
     assert (last.upgrade(new, done.status).status or begun) == done.status
