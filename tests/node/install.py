@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.node.kube import Kube, KubeError, Manifest, condition, is_true, pod_lines, ready_pods, wait_for
@@ -38,8 +38,8 @@ def _digest_of_sources() -> str:
     return digest.hexdigest()[:12]
 
 
-def chart_values(image: str, *, replicas: int = 1) -> list[str]:
-    """`--set` options of helm for the test bed's images."""
+def chart_values(image: str, *, replicas: int = 1, settings: Mapping[str, str] | None = None) -> list[str]:
+    """`--set` options of helm for the test bed's images; `settings` are values beside them."""
     repository, _, tag = image.rpartition(":")
     router_repository, _, router_tag = api.router_image().rpartition(":")
     values = {
@@ -50,6 +50,7 @@ def chart_values(image: str, *, replicas: int = 1) -> list[str]:
         "routerImage.tag": router_tag,
         "replicas": str(replicas),
         "allowHostPath": "true",
+        **(settings or {}),
     }
     options = []
     for key, value in values.items():
@@ -58,7 +59,7 @@ def chart_values(image: str, *, replicas: int = 1) -> list[str]:
     return options
 
 
-def install_operator(kube: Kube, image: str, *, replicas: int = 1) -> None:
+def install_operator(kube: Kube, image: str, *, replicas: int = 1, settings: Mapping[str, str] | None = None) -> None:
     """`helm upgrade --install --wait` of the chart.
 
     Raises:
@@ -77,7 +78,7 @@ def install_operator(kube: Kube, image: str, *, replicas: int = 1) -> None:
             "--wait",
             "--timeout",
             "5m",
-            *chart_values(image, replicas=replicas),
+            *chart_values(image, replicas=replicas, settings=settings),
         )
     except KubeError as error:
         pods = kube.select("pods", SYSTEM_NAMESPACE)

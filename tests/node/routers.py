@@ -43,6 +43,12 @@ def all_serve(kube: Kube, name: str, namespace: str, route: str, pool: str, perc
     return bool(found) and all(one in percents for one in found)
 
 
+def all_reach(kube: Kube, name: str, namespace: str, pool: str) -> bool:
+    """Whether every router has found a pod of the pool, and that pod has passed its health check."""
+    pages = [_read(address, STATS_PATH) for address in addresses(kube, name, namespace)]
+    return bool(pages) and all(parse_stats(page, time.time()).healthy.get(pool, 0) > 0 for page in pages)
+
+
 def rows(kube: Kube, name: str, namespace: str) -> dict[RowKey, RouteRow]:
     """The counters of all routers, summed."""
     sums: dict[RowKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
