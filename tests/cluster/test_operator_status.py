@@ -104,7 +104,7 @@ def test_an_invalid_spec_is_refused_and_what_runs_goes_on(world: World) -> None:
     world.start()
     world.settled()
     pods = {one["metadata"]["uid"] for one in world.api.list("Pod", world.namespace)}
-    world.edit({"engine": {"version": "0.20.0"}})
+    world.edit({"engine": {"version": "0.7.0"}})
     stalled = world.until("Stalled", "True", "SpecInvalid")
     valid = world.condition("Valid")
     assert (valid["status"], valid["reason"]) == ("False", "ReleaseTooOld")
@@ -118,7 +118,7 @@ def test_an_invalid_spec_is_refused_and_what_runs_goes_on(world: World) -> None:
 
 
 def test_a_spec_that_was_never_valid_renders_nothing(world: World) -> None:
-    world.create(engine={"type": "vLLM", "version": "0.20.0"})
+    world.create(engine={"type": "vLLM", "version": "0.7.0"})
     world.start()
     world.until("Stalled", "True", "SpecInvalid")
     assert world.api.list("Deployment", world.namespace) == []
