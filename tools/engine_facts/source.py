@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -88,8 +89,15 @@ def _outermost_literals(node: ast.expr, names: Mapping[str, ast.expr]) -> Iterat
 
 
 def add_argument_calls(tree: ast.AST) -> Iterator[tuple[tuple[str, ...], dict[str, ast.expr], ast.Call]]:
-    """Every `add_argument` that names its flags as text: spellings, keyword arguments and the call itself."""
+    """Every `add_argument` that names its flags as text: spellings, keyword arguments and the call itself.
+
+    A call in a loop over a written list is one for each item.
+    """
     for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            for body in _looped(node):
+                yield from add_argument_calls(body)
+            continue
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         if node.func.attr != "add_argument":
@@ -98,6 +106,27 @@ def add_argument_calls(tree: ast.AST) -> Iterator[tuple[tuple[str, ...], dict[st
         if words and words[0].startswith("-"):
             keywords = {word.arg: word.value for word in node.keywords if word.arg is not None}
             yield tuple(words), keywords, node
+
+
+def _looped(loop: ast.For) -> Iterator[ast.Module]:
+    """The body of a loop over a list that is written out, once for each item, with the item's values in it."""
+    if not isinstance(loop.iter, (ast.List, ast.Tuple)):
+        return
+    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    for item in loop.iter.elts:
+        values = item.elts if isinstance(item, ast.Tuple) and isinstance(loop.target, ast.Tuple) else [item]
+        known = {name.id: value for name, value in zip(names, values, strict=False) if isinstance(name, ast.Name)}
+        yield _With(known).visit(ast.Module(copy.deepcopy(loop.body), []))
+
+
+class _With(ast.NodeTransformer):
+    """Puts values in the place of names."""
+
+    def __init__(self, known: Mapping[str, ast.expr]) -> None:
+        self._known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._known.get(node.id, node)
 
 
 def unpacked(call: ast.Call) -> ast.expr | None:

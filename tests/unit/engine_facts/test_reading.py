@@ -29,6 +29,8 @@ class EngineArgs:
         group.add_argument("--enable-sleep-mode", **{**model_kwargs["enable_sleep_mode"], "default": None})
         group.add_argument("--hf-token", **model_kwargs["hf_token"])
         group.add_argument("--headless", action="store_true")
+        for arg, type in [("--old-backend", str), ("--old-fallback", bool)]:
+            group.add_argument(arg, type=type, deprecated=True)
         group.add_argument("--speculative-config", "-sc", **model_kwargs["speculative_config"])
 """
 CLI_ARGS = """
@@ -167,6 +169,8 @@ def test_vllm_is_read_from_its_source(server: ThreadingHTTPServer, tmp_path: Pat
         ("--enable-sleep-mode --no-enable-sleep-mode --disable-sleep-mode", "switch"),
         ("--hf-token", "optional"),
         ("--headless", "switch"),
+        ("--old-backend", "value"),
+        ("--old-fallback", "value"),
         ("--speculative-config -sc", "value"),
         ("--response-role", "value"),
         ("--enable-log-outputs --no-enable-log-outputs --disable-log-outputs", "switch"),
