@@ -18,6 +18,8 @@ from specfleet.preflight.model import Fields, Model
 from specfleet.preflight.request import PreflightRequest
 from specfleet.preflight.verdict import Check, Level, PreflightFinding, Verdict
 from specfleet.preflight.vocabulary import tokenizer_findings
+from specfleet.sizing.reading import SizingProblem
+from specfleet.sizing.shape import ModelShape
 
 _NUMBER_FORMATS = ("auto", "half", "float16", "float", "float32", "bfloat16")
 _ALIASES = {"auto-round": "inc"}
@@ -194,6 +196,14 @@ def _generation(request: PreflightRequest, target: Model) -> Iterator[PreflightF
         )
 
 
+def _several_kinds(draft: Fields) -> bool:
+    """Whether layers keep different things; of a model type that is not known, by what it says of its layers."""
+    try:
+        return ModelShape.from_config(draft.model.config or {}).hybrid
+    except SizingProblem:
+        return len(set(draft.texts("layer_types"))) > 1
+
+
 def _pair_findings(request: PreflightRequest, target: Fields, draft: Fields) -> Iterator[PreflightFinding]:
     if request.mode is not DraftMode.DRAFT_MODEL:
         return
@@ -205,6 +215,14 @@ def _pair_findings(request: PreflightRequest, target: Fields, draft: Fields) -> 
             Level.ERROR,
             f"config.json of the {draft.model} names no architectures: it is no whole model; heads have modes of "
             "their own (Medusa, EAGLE, EAGLE3)",
+        )
+    if request.one_cache_group and _several_kinds(draft):
+        yield PreflightFinding(
+            Check.ARCHITECTURE,
+            Level.ERROR,
+            f"the {draft.model} has layers with windows or states beside full attention, and vLLM {request.release} "
+            "drafts here only where all layers share their KV blocks: write engine.args "
+            'disable-hybrid-kv-cache-manager: "", or take a draft whose layers are alike',
         )
     strict = request.engine is EngineType.VLLM and request.minor >= EQUAL_VOCABULARY
     ours, theirs = target.whole("vocab_size"), draft.whole("vocab_size")

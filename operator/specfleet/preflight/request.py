@@ -14,7 +14,7 @@ from specfleet.api.models import Source
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.release import Minor, parse_version, tag_version
 from specfleet.sizing.answer import Question, known_memory, question
-from specfleet.sizing.started import PLANNED_ENGINES
+from specfleet.sizing.started import ONE_GROUP, PLANNED_ENGINES
 
 REQUEST_VARIABLE = "SPECFLEET_PREFLIGHT"
 CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
@@ -22,6 +22,8 @@ CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
 WITHOUT_CHECKPOINT = (DraftMode.NGRAM, DraftMode.SUFFIX)
 _LENGTH_FLAGS = {EngineType.VLLM: "max-model-len"}
 _OTHER_LENGTH_FLAGS = ("context-length", "max_seq_len")
+_FIRST_RUNNER, _SECOND = Minor(0, 15), Minor(0, 31)
+"""Releases from which vLLM drafts with a model on either runner."""
 _UNITS = {"k": 1000, "m": 1000**2, "g": 1000**3, "K": 1024, "M": 1024**2, "G": 1024**3, "": 1}
 
 
@@ -54,6 +56,7 @@ class PreflightRequest:
         served_tokens: the longest sequence that is served; None: what the target's config.json says.
         draft: None where the heads are in the target.
         heterogeneous_vocab: the engine maps tokens of another vocabulary.
+        one_cache_group: the engine drafts only from a model whose layers all share their KV blocks.
         room: whether both fit an accelerator; None where it is not known which they get.
     """
 
@@ -66,6 +69,7 @@ class PreflightRequest:
     draft: ModelRef | None
     heterogeneous_vocab: bool = False
     room: Question | None = None
+    one_cache_group: bool = False
 
     @property
     def minor(self) -> Minor:
@@ -77,6 +81,8 @@ class PreflightRequest:
         fields = asdict(self)
         if self.room is None:
             del fields["room"]
+        if not self.one_cache_group:
+            del fields["one_cache_group"]
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     @property
@@ -100,6 +106,7 @@ def decode_request(text: str) -> PreflightRequest:
             refs.get("draft"),
             bool(found["heterogeneous_vocab"]),
             Question(**found["room"]) if found.get("room") is not None else None,
+            bool(found.get("one_cache_group", False)),
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise ValueError(f"expected a preflight request as JSON: {problem}") from None
@@ -128,7 +135,18 @@ def preflight_request(deployment: SpecDeployment) -> PreflightRequest | None:
         draft=None if draft.model is None else ModelRef(draft.model, draft.revision, _volume(draft.source)),
         heterogeneous_vocab=draft.args.get("use_heterogeneous_vocab", "").lower() == "true",
         room=_room(deployment),
+        one_cache_group=_one_cache_group(deployment, release),
     )
+
+
+def _one_cache_group(deployment: SpecDeployment, release: Version) -> bool:
+    """vLLM's first runner says so of draft models: it drafts from 0.15 on, until 0.30 everywhere, later on CPUs."""
+    spec = deployment.spec
+    if spec.engine.type is not EngineType.VLLM or spec.draft.mode is not DraftMode.DRAFT_MODEL:
+        return False
+    words = {word.lstrip("-").replace("_", "-") for word in (*spec.engine.args, *spec.engine.extra_args)}
+    on_cpu = not spec.pools.accelerator.resource
+    return ONE_GROUP not in words and Minor.of(release) >= _FIRST_RUNNER and (on_cpu or Minor.of(release) < _SECOND)
 
 
 def _volume(source: Source | None) -> str | None:

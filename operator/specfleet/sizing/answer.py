@@ -22,10 +22,12 @@ from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape, medusa_shape
 from specfleet.sizing.started import (
+    ONE_GROUP,
     READ_FLAGS,
     READ_KEYS,
     Parallel,
     Told,
+    alike,
     check_engine,
     draft_kv_bytes,
     draft_tensor,
@@ -197,6 +199,8 @@ def answer(
         keys = {"quantization": keys["draft_model_quantization"]}
     if checkpoint is not None:
         checkpoint = loaded_beside(checkpoint, target, keys)
+    if not on_sglang and ONE_GROUP in asked.flags:
+        target, checkpoint = alike(target, checkpoint)
     cost = draft_cost(mode, asked.tokens, asked.lookahead, target, checkpoint, tensor=draft_tensor(keys, asked.tensor))
     cost = replace(cost, kv_bytes=draft_kv_bytes(keys, target))
     counted = sglang.counted(cost, target, mode, Version(asked.release)) if on_sglang else cost

@@ -13,6 +13,7 @@ from specfleet.engines.arguments import ReadArguments
 from specfleet.engines.json_text import read_value
 from specfleet.sizing.cache import Blocks
 from specfleet.sizing.dtypes import dtype_bytes, kv_dtype_bytes, online
+from specfleet.sizing.layers import Kind
 from specfleet.sizing.plan import GIB, OVERHEAD_BYTES, Serving
 from specfleet.sizing.quantities import bytes_of
 from specfleet.sizing.reading import SizingProblem, shown
@@ -28,6 +29,7 @@ _CHANGES_THE_LAYOUT = (
     "hf-overrides",
 )
 _TAKES_MEMORY = ("enable-lora", "enable-prompt-embeds", "enable-eplb")
+ONE_GROUP = "disable-hybrid-kv-cache-manager"
 READ_FLAGS = frozenset(
     {
         "max-model-len",
@@ -36,7 +38,7 @@ READ_FLAGS = frozenset(
         "kv-cache-memory-bytes",
         "block-size",
         "num-gpu-blocks-override",
-        "disable-hybrid-kv-cache-manager",
+        ONE_GROUP,
         "dtype",
         "quantization",
         *_CHANGES_THE_LAYOUT,
@@ -134,7 +136,7 @@ def serving_of(
         kv_bytes=kv_bytes(flags.get("kv-cache-dtype"), target),
         blocks=Blocks(
             size=whole(flags, "block-size") or (128 if on_cpu and target.latent is None else 16),
-            grouped="disable-hybrid-kv-cache-manager" not in flags,
+            grouped=ONE_GROUP not in flags,
         ),
         tensor=parallel.tensor,
         pipeline=parallel.pipeline,
@@ -186,6 +188,21 @@ def loaded(target: ModelShape, arguments: ReadArguments) -> ModelShape:
     if method and target.quantisation is None:
         target = replace(target, quantisation=online(method), parameter_bytes=None)
     return target
+
+
+def alike(target: ModelShape, draft: ModelShape | None) -> tuple[ModelShape, ModelShape | None]:
+    """Both as vLLM lays them out without its hybrid manager: where some layers have windows, all keep all tokens."""
+    kinds = {layer.kind for shape in (target, draft) if shape is not None for layer in shape.layers}
+    if not {Kind.FULL, Kind.SLIDING} <= kinds:
+        return target, draft
+    return _without_windows(target), None if draft is None else _without_windows(draft)
+
+
+def _without_windows(shape: ModelShape) -> ModelShape:
+    layers = tuple(
+        replace(layer, kind=Kind.FULL, window=None) if layer.kind is Kind.SLIDING else layer for layer in shape.layers
+    )
+    return replace(shape, layers=layers)
 
 
 def loaded_beside(draft: ModelShape, target: ModelShape, config: Mapping[str, Any] | None) -> ModelShape:

@@ -331,3 +331,36 @@ def test_tensorrt_llm_is_not_planned_and_why(models: Path) -> None:
     assert status == 2
     assert "how TensorRTLLM divides its memory is not known to this plan" in said
     assert "Start a pod and read its log" in said
+
+
+GEMMA3_270M: Document = {
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "dtype": "bfloat16",
+    "head_dim": 256,
+    "hidden_size": 640,
+    "intermediate_size": 2048,
+    "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 3,
+    "max_position_embeddings": 32768,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 18,
+    "num_key_value_heads": 1,
+    "sliding_window": 512,
+    "tie_word_embeddings": True,
+    "vocab_size": 262144,
+}
+
+
+def test_without_its_hybrid_manager_vllm_keeps_all_tokens_of_windows_too(models: Path) -> None:
+    """Seen with vLLM 0.32 on CPUs, Gemma 3 270M drafting for itself in 1 GiB: 227 blocks of 128 tokens."""
+    for name in (TARGET, SMALL):
+        (models / name / "config.json").write_text(json.dumps(GEMMA3_270M))
+    engine = {
+        "type": "vLLM",
+        "version": "0.32.0",
+        "args": {"max-model-len": "1024", "disable-hybrid-kv-cache-manager": ""},
+        "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"}],
+    }
+    found = as_json(fleet(engine=engine, pools={"replicas": 2, "accelerator": {"resource": ""}}), "--models", models)
+
+    assert found["pools"][1]["kvTokens"] == 227 * 128

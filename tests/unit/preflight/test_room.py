@@ -12,7 +12,7 @@ from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.preflight.request import PreflightRequest, decode_request, preflight_request
 from specfleet.preflight.verdict import Check, Level, Outcome, Verdict, decode
 from specfleet.sizing.figures import PlanFigures, RoomFigures
-from tests.unit.preflight.models import tokenizer, verdict, write
+from tests.unit.preflight.models import CONFIG, tokenizer, verdict, write
 from tests.unit.sizing.models import LLAMA_1B, LLAMA_8B, LLAMA_70B, Config
 
 Body = dict[str, Any]
@@ -150,6 +150,45 @@ def test_such_a_file_may_hold_anything(tmp_path: Path, content: Body | bytes) ->
     found = verdict(tmp_path, asked(None, accelerator={"product": "H100-80GB"}))
 
     assert found.outcome is (Outcome.FAILED if content == b"{" else Outcome.PASSED)
+
+
+WINDOWED = {
+    **CONFIG,
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "intermediate_size": 64,
+    "sliding_window": 512,
+    "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
+}
+
+
+@pytest.mark.parametrize(
+    ("release", "flags", "resource", "refused"),
+    [
+        ("0.14.0", {}, "nvidia.com/gpu", False),
+        ("0.30.0", {}, "nvidia.com/gpu", True),
+        ("0.30.0", {"disable-hybrid-kv-cache-manager": ""}, "nvidia.com/gpu", False),
+        ("0.32.0", {}, "nvidia.com/gpu", False),
+        ("0.32.0", {}, "", True),
+    ],
+)
+def test_a_draft_of_several_kinds_of_layers_is_refused_where_the_engine_would_end(
+    tmp_path: Path, release: str, flags: dict[str, str], resource: str, refused: bool
+) -> None:
+    """Seen with vLLM 0.32 on CPUs: "All drafting layers should belong to the same kv cache group"."""
+    body = document(None, accelerator={"resource": resource}, **flags)
+    body["spec"]["engine"]["version"] = release
+    request = preflight_request(SpecDeployment.parse(body))
+    assert request is not None
+    assert decode_request(request.encode()) == request
+    write(tmp_path / "team/target", CONFIG, tokenizer())
+    write(tmp_path / "team/draft", WINDOWED, tokenizer())
+    said = [one.message for one in verdict(tmp_path, request).findings if "share their KV blocks" in one.message]
+    assert bool(said) == refused
+    write(tmp_path / "team/draft", CONFIG, tokenizer())
+    assert verdict(tmp_path, request).findings == ()
 
 
 def test_a_resize_asks_for_no_new_verdict() -> None:
