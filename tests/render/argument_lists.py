@@ -360,7 +360,7 @@ VLLM = (
             "does not know the flag --num-speculative-tokens: newer ones than 0.8 have num_speculative_tokens",
             "does not know the flag --ngram-prompt-lookup-max: newer ones than 0.8 have prompt_lookup_max",
             "vLLM 0.32 does not know the flag --swap-space: 0.8 to 0.17 had it; preempted requests are computed anew",
-            "--guided-decoding-backend: 0.8 to 0.10 had it; write structured-outputs-config.backend",
+            "--guided-decoding-backend: 0.8 to 0.11 had it; write structured-outputs-config.backend",
         ),
         refused="unrecognized arguments",
     ),
