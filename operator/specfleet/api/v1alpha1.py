@@ -228,8 +228,8 @@ class SpecDeploymentSpec(Model):
         json_schema_extra=rules(
             Rule(
                 f"{_EXTERNAL} || self.engine.type == oldSelf.engine.type",
-                "engine.type cannot be changed: routers reach pods of one engine only; make a SpecDeployment of another "
-                "name beside this one, move clients to it, and delete this one",
+                "engine.type cannot be changed: routers reach pods of one engine only; make a SpecDeployment of "
+                "another name beside this one, move clients to it, and delete this one",
                 ".engine.type",
             ),
             Rule(

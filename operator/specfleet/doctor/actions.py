@@ -58,8 +58,8 @@ ACTIONS: dict[str, str] = {
     Reason.SERIES_STALE: "look at the routers' targets in Prometheus: are they scraped, and at least twice a block?",
     Reason.ENGINE_METRICS_UNREADABLE: "let the operator reach /metrics of the engines' pods in {ns} (NetworkPolicies)",
     Reason.ENGINE_COUNTS_NOTHING: "use a release of the engine whose answers or counters say what was accepted",
-    Reason.ENGINE_SUPPRESSED: "kubectl rollout restart -n {ns} deployment of the speculative pool, and remove what stops "
-    "the engine from drafts[0].args",
+    Reason.ENGINE_SUPPRESSED: "kubectl rollout restart -n {ns} deployment of the speculative pool, and remove what "
+    "stops the engine from drafts[0].args",
     Reason.CAPACITY_UNKNOWN: "write maxSequences of that side in pools.external",
     Reason.NO_ROOM_TO_MOVE: "raise pools.replicas or minBaseline, or wait until fewer requests are in flight",
     Reason.ROUTES_REJECTED: "kubectl logs -n {ns} deployment/{name}-router -c envoy says what it refuses; report it "
