@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.conftest import Fleet, Serve
+from tests.node.conftest import Fleet, Serve, say
 from tests.node.install import pods_of
 from tests.node.kube import Kube, wait_for
 from tests.node.load import Load, clients
@@ -80,5 +80,6 @@ def test_no_request_fails_while_both_pools_take_a_change_nor_while_one_that_fail
         wait_for("the pool to be back", lambda: not upgrade(fleet) and ready(fleet), seconds=LONG_ENOUGH)
         assert engines(kube, fleet)["baseline"] == second["baseline"]
 
+    say(f"{load.tally.total} requests, {len(load.tally.failures)} failed")
     assert load.tally.failures == []
     assert load.tally.total > 500
