@@ -16,8 +16,9 @@ THRESHOLD: dict[Pool, float] = {"speculative": 9.2, "baseline": 6.9}  # to leave
 MID: dict[Pool, float] = {"speculative": 0.98, "baseline": 1.03}  # of the line's value: hysteresis
 DELTA = 0.05
 TAU = 0.05
-MIN_REQUESTS = 20
+MIN_REQUESTS = 10
 BLOCK_REQUESTS = 3
+THIN_BLOCKS = 3  # intervals after which a block of thin traffic closes with fewer requests
 BLOCK_STEPS = 20
 BLOCK_DRAFTED = 20
 VARIANCE_PRIOR, VARIANCE_MIN, VARIANCE_MAX = 0.5, 0.05, 5.0
@@ -127,9 +128,8 @@ def gathered(state: LineState, line: Line, block: Block, config: RouteConfig, po
         steps_sum=rounded((1.0 - LEARNING) * state.steps_sum + block.tokens - block.accepted),
         requests_sum=rounded((1.0 - LEARNING) * state.requests_sum + block.requests),
     )
-    if line == "Acceptance" and block.drafted == 0:
-        return state
-    if block.tokens == 0 and block.requests == 0 and block.drafted == 0:
+    quiet = block.tokens == 0 and block.requests == 0 and block.drafted == 0
+    if state.gathered.empty if quiet else line == "Acceptance" and block.drafted == 0:
         return state
     seconds = config.block_seconds if block.seconds is None else block.seconds
     old = state.gathered
@@ -143,8 +143,9 @@ def gathered(state: LineState, line: Line, block: Block, config: RouteConfig, po
         drafted=old.drafted + block.drafted,
         requests=old.requests + block.requests,
     )
+    thin = block.at - new.since >= THIN_BLOCKS * config.block_seconds
     enough = (
-        new.requests >= BLOCK_REQUESTS
+        new.requests >= (1 if thin else BLOCK_REQUESTS)
         and new.steps >= BLOCK_STEPS
         and (line == "BreakEven" or new.drafted >= BLOCK_DRAFTED)
         and new.seconds >= EARLY_CLOSE * config.block_seconds
