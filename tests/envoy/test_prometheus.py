@@ -32,6 +32,7 @@ from specfleet.render.router import scrape_annotations
 from specfleet.routing.plan import RoutePlan
 from tests.envoy.harness import CODE, ROOT, Bed, bed, eventually_async, make_plan
 from tests.testbed.prometheus_server import PrometheusServer, Target
+from tests.unit.handlers.samples import owner, spec_of
 
 KEY = ("serving", "assistant")
 POD = PodRecord(
@@ -171,7 +172,7 @@ class Side:
         now = time.time()
         if self._source is not None and self.memory.scraped is not None:
             self.memory.scraped.reading = self._source.reading(KEY)
-        await sample(self.memory, FLEET, DRAFT, self._reader, OperatorMetrics(), now)
+        await sample(self.memory, FLEET, spec_of(owner()), self._reader, OperatorMetrics(), now)
         for route, state in self._states.items():
             block = self.memory.blocks.get(route)
             self._states[route], verdict = step(state, CONFIG, block, now, hold=self.hold())
