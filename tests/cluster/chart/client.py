@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,11 +54,22 @@ class Cluster:
         return self.kubectl("auth", "can-i", verb, kind, *options).returncode == 0
 
     def eventually(self, *arguments: str, contains: str) -> None:
-        """Wait until the combined output of a kubectl command contains a text."""
+        """Wait until a kubectl command succeeds and prints a text."""
+        self._await(lambda ended: ended.returncode == 0 and contains in ended.stdout, contains, arguments)
+
+    def eventually_refused(self, *arguments: str, contains: str) -> None:
+        """Wait until a kubectl command fails with a text."""
+        self._await(lambda ended: ended.returncode != 0 and contains in ended.stderr, contains, arguments)
+
+    def eventually_established(self) -> None:
+        """Wait until the API server serves SpecDeployments; `kubectl wait` fails without conditions."""
+        established = 'jsonpath={.status.conditions[?(@.type=="Established")].status}'
+        self.eventually("get", f"crd/{CRD}", "-o", established, contains="True")
+
+    def _await(
+        self, enough: Callable[[subprocess.CompletedProcess[str]], bool], text: str, arguments: tuple[str, ...]
+    ) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while True:
-            ended = self.kubectl(*arguments)
-            if contains in ended.stdout + ended.stderr:
-                return
-            assert time.monotonic() < deadline, f"no {contains!r} in: {ended.stdout}{ended.stderr}"
+        while not enough(ended := self.kubectl(*arguments)):
+            assert time.monotonic() < deadline, f"no {text!r} in: {ended.stdout}{ended.stderr}"
             time.sleep(0.2)

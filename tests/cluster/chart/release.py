@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.cluster.chart.client import CHART, CRD, Cluster
+from tests.cluster.chart.client import CHART, Cluster
 from tests.cluster.chart.pods import patch
 
 
 def install(cluster: Cluster, *options: str) -> None:
     """`helm install` of the release specfleet, until its definition is established and its policy refuses."""
     cluster.helm("install", "specfleet", str(CHART), *options)
-    cluster.must("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    cluster.eventually_established()
     forbidden = patch("engine", {"metadata": {"annotations": {"a": "b"}}})
-    cluster.eventually(*forbidden, contains="ValidatingAdmissionPolicy")
+    cluster.eventually_refused(*forbidden, contains="ValidatingAdmissionPolicy")

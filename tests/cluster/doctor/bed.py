@@ -21,7 +21,7 @@ from specfleet.render.meta import OwnerRef
 from specfleet.render.objects import render_all
 from specfleet.settings import OperatorSettings
 from tests.cluster.api import Api, Body, Refused, eventually
-from tests.cluster.chart.client import CHART, CRD, NAMESPACE, Cluster
+from tests.cluster.chart.client import CHART, NAMESPACE, Cluster
 
 FLEETS = "serving"
 OPERATOR = "specfleet"
@@ -333,7 +333,7 @@ def install(bed: Bed) -> None:
     """The chart, by Helm, and what its controllers and kubelets would have written."""
     cluster = Cluster(bed.kubeconfig)
     cluster.helm("install", OPERATOR, str(CHART))
-    cluster.must("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    cluster.eventually_established()
     deployment = bed.api.request("GET", path_of("Deployment", OPERATOR, NAMESPACE))
     bed.status(path_of("Deployment", OPERATOR, NAMESPACE), rolled_out(2))
     for name in ("specfleet-a", "specfleet-b"):

@@ -87,7 +87,7 @@ def test_a_definition_that_an_earlier_release_left(bed: Bed) -> None:
     bed.api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
     bed.repairs.append(lambda: bed.api.request("DELETE", path_of("CustomResourceDefinition", CRD)))
 
-    Cluster(bed.kubeconfig).must("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=30s")
+    Cluster(bed.kubeconfig).eventually_established()
 
     finding = bed.doctor().of("definition")[0]
 
