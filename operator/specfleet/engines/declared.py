@@ -1,17 +1,32 @@
-"""What a SpecDeployment says of an engine in the same words for each of them: release, mounts, Hub access. Pure."""
+"""What a SpecDeployment says of an engine in the same words for each: release, mounts, variables, Hub access. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from packaging.version import Version
 
-from specfleet.api.findings import Finding, FindingReason, error
-from specfleet.api.v1alpha1 import Engine, EngineType, SpecDeploymentSpec
+from specfleet.api.findings import Finding, FindingReason, error, errors
+from specfleet.api.v1alpha1 import Engine, EngineType, EnvVar, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.protocol import EnvFact
 from specfleet.engines.release import agree, image_tag, is_image_reference, parse_version, tag_version
 
 CACHE_MOUNT = "/var/cache/specfleet"
+MOST_SEQUENCES = 1_000_000
+
+
+def require_sound(deployment: SpecDeployment, findings: list[Finding]) -> None:
+    """Raises ValueError where one of the findings is an error."""
+    problems = errors(findings)
+    if problems:
+        raise ValueError(f"{deployment.name} cannot be rendered: {problems[0].path}: {problems[0].message}")
+
+
+def sequences(text: str | None) -> int | None:
+    """The value of a flag that limits what runs at once; None where it is no whole number from 1."""
+    if text is None or not text.isascii() or not text.isdigit():
+        return None
+    return int(text) if 1 <= int(text) <= MOST_SEQUENCES else None
 
 
 def declared_release(
@@ -80,6 +95,32 @@ def draft_mount(spec: SpecDeploymentSpec) -> str | None:
     """Where a volume of the draft's own is mounted; None without one."""
     source = spec.draft.source
     return spec.draft.model if source is not None and source.hugging_face is None else None
+
+
+def owned_variable(
+    spec: SpecDeploymentSpec,
+    variable: EnvVar,
+    owned: Mapping[str, str],
+    caches: frozenset[str] = frozenset({"HF_HOME"}),
+) -> Iterator[Finding]:
+    """What is wrong with a variable that specfleet sets itself or relies on, if it does so here.
+
+    Args:
+        owned: names, and what to do instead.
+        caches: those of them that are set only where there is a cache claim.
+    """
+    why = owned.get(variable.name)
+    sources = (spec.rendered_target.source, spec.draft.source)
+    has_token = any(
+        source is not None and source.hugging_face is not None and source.hugging_face.token_secret_ref is not None
+        for source in sources
+    )
+    if why is None or (variable.name == "HF_TOKEN" and not has_token):
+        return
+    if variable.name in caches and spec.pools.storage.cache is None:
+        return
+    path = f"spec.engine.env[{variable.name}]"
+    yield error(FindingReason.OWNED_ENV, path, f"{variable.name} is not yours to set: {why}")
 
 
 def hub_env(spec: SpecDeploymentSpec, *, speculative: bool) -> Iterator[EnvFact]:

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
-from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
+from specfleet.engines.declared import (
+    CACHE_MOUNT,
+    declared_release,
+    draft_mount,
+    hub_env,
+    model_mount,
+    require_sound,
+    sequences,
+)
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
 from specfleet.engines.running import IDLE_SECONDS, running_engine
-from specfleet.engines.sglang_arguments import MAX_RUNNING, env_findings, flag_findings, last_flags, sequences
+from specfleet.engines.sglang_arguments import MAX_RUNNING, env_findings, flag_findings, last_flags
 from specfleet.engines.sglang_drafts import draft_findings, speculative_args
 from specfleet.engines.sglang_tables import OLDEST, ROUTE_LABEL, table
 
@@ -48,9 +56,7 @@ class SGLang:
         Raises:
             ValueError: the object has errors by `check`.
         """
-        problems = errors(self.check(deployment))
-        if problems:
-            raise ValueError(f"{deployment.name} cannot be rendered: {problems[0].path}: {problems[0].message}")
+        require_sound(deployment, self.check(deployment))
         spec = deployment.spec
         version, _ = _release(spec)
         assert version is not None

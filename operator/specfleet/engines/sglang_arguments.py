@@ -10,12 +10,12 @@ from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import Engine, EngineType, SpecDeploymentSpec
+from specfleet.engines.declared import owned_variable, sequences
 from specfleet.engines.flags import Flag, Given, Stray, Unresolved, arity_problem
 from specfleet.engines.known_flags import KnownFlags, known_flags
 from specfleet.engines.sglang_tables import OWNED_ENV, owned, table
 
 MAX_RUNNING = "max-running-requests"
-MOST_SEQUENCES = 1_000_000
 # argparse adds it by itself, so it is no flag of the sources.
 _HELP = frozenset({"-h", "--help", "--hel"})
 
@@ -140,26 +140,7 @@ def _mode_conflicts(given: Given, spec: SpecDeploymentSpec, release: Version) ->
             )
 
 
-def sequences(text: str | None) -> int | None:
-    """The value of `--max-running-requests`; None where it is no whole number from 1."""
-    if text is None or not text.isascii() or not text.isdigit():
-        return None
-    return int(text) if 1 <= int(text) <= MOST_SEQUENCES else None
-
-
 def env_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
     """Variables that specfleet sets itself or relies on."""
-    sources = (spec.rendered_target.source, spec.draft.source)
-    has_token = any(
-        source is not None and source.hugging_face is not None and source.hugging_face.token_secret_ref is not None
-        for source in sources
-    )
     for variable in spec.engine.env:
-        why = OWNED_ENV.get(variable.name)
-        if why is None or (variable.name == "HF_TOKEN" and not has_token):
-            continue
-        if variable.name == "HF_HOME" and spec.pools.storage.cache is None:
-            continue
-        yield error(
-            FindingReason.OWNED_ENV, f"spec.engine.env[{variable.name}]", f"{variable.name} is not yours to set: {why}"
-        )
+        yield from owned_variable(spec, variable, OWNED_ENV)

@@ -7,9 +7,16 @@ from typing import Any
 
 from packaging.version import Version
 
-from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
-from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
+from specfleet.engines.declared import (
+    CACHE_MOUNT,
+    declared_release,
+    draft_mount,
+    hub_env,
+    model_mount,
+    require_sound,
+)
 from specfleet.engines.drain import connections_command
 from specfleet.engines.protocol import EngineFacts, EnvFact, FileFact, ProbeFact
 from specfleet.engines.running import IDLE_SECONDS
@@ -54,9 +61,7 @@ class TensorRTLLM:
         Raises:
             ValueError: the object has errors by `check`.
         """
-        problems = errors(self.check(deployment))
-        if problems:
-            raise ValueError(f"{deployment.name} cannot be rendered: {problems[0].path}: {problems[0].message}")
+        require_sound(deployment, self.check(deployment))
         spec = deployment.spec
         version, _ = _release(spec)
         assert version is not None

@@ -13,10 +13,10 @@ from packaging.version import Version
 
 from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import Engine, SpecDeploymentSpec
+from specfleet.engines.declared import owned_variable, sequences
 from specfleet.engines.trtllm_tables import OWNED_ENV, OWNED_FLAGS, table
 
 MAX_BATCH = "max_batch_size"
-MOST_SEQUENCES = 1_000_000
 _ARGS, _EXTRA = "spec.engine.args", "spec.engine.extraArgs"
 
 
@@ -132,26 +132,7 @@ def _unknown(given: GivenFlag, release: Version) -> str:
     return f"TensorRT-LLM {release} does not know the flag --{given.spelling}{hint}"
 
 
-def sequences(text: str | None) -> int | None:
-    """The value of `max_batch_size`; None where it is no whole number from 1."""
-    if text is None or not text.isascii() or not text.isdigit():
-        return None
-    return int(text) if 1 <= int(text) <= MOST_SEQUENCES else None
-
-
 def env_findings(spec: SpecDeploymentSpec) -> Iterator[Finding]:
     """Variables that specfleet sets itself or relies on."""
-    sources = (spec.rendered_target.source, spec.draft.source)
-    has_token = any(
-        source is not None and source.hugging_face is not None and source.hugging_face.token_secret_ref is not None
-        for source in sources
-    )
     for variable in spec.engine.env:
-        why = OWNED_ENV.get(variable.name)
-        if why is None or (variable.name == "HF_TOKEN" and not has_token):
-            continue
-        if variable.name == "HF_HOME" and spec.pools.storage.cache is None:
-            continue
-        yield error(
-            FindingReason.OWNED_ENV, f"spec.engine.env[{variable.name}]", f"{variable.name} is not yours to set: {why}"
-        )
+        yield from owned_variable(spec, variable, OWNED_ENV)

@@ -6,15 +6,23 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from specfleet.api.findings import Finding, FindingReason, error, errors, warning
+from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import SpecDeployment, SpecDeploymentSpec
-from specfleet.engines.declared import CACHE_MOUNT, declared_release, draft_mount, hub_env, model_mount
+from specfleet.engines.declared import (
+    CACHE_MOUNT,
+    declared_release,
+    draft_mount,
+    hub_env,
+    model_mount,
+    require_sound,
+    sequences,
+)
 from specfleet.engines.drain import drain_command
 from specfleet.engines.flags import Given, Unresolved
 from specfleet.engines.protocol import EngineFacts, EnvFact, ProbeFact
 from specfleet.engines.release import Minor
 from specfleet.engines.running import IDLE_SECONDS
-from specfleet.engines.vllm_arguments import GENERATION, env_findings, flag_findings, given_flags, sequences
+from specfleet.engines.vllm_arguments import GENERATION, env_findings, flag_findings, given_flags
 from specfleet.engines.vllm_drafts import draft_findings, speculative_config, table
 from specfleet.engines.vllm_tables import (
     DRAINS_SINCE,
@@ -67,9 +75,7 @@ class VLLM:
         Raises:
             ValueError: the object has errors by `check`.
         """
-        problems = errors(self.check(deployment))
-        if problems:
-            raise ValueError(f"{deployment.name} cannot be rendered: {problems[0].path}: {problems[0].message}")
+        require_sound(deployment, self.check(deployment))
         spec = deployment.spec
         version, _ = _release(spec)
         assert version is not None

@@ -12,6 +12,7 @@ from packaging.version import Version
 from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.api.v1alpha1 import Engine, EngineType, SpecDeploymentSpec
 from specfleet.engines.capabilities import capabilities
+from specfleet.engines.declared import owned_variable, sequences
 from specfleet.engines.facts import engine_facts
 from specfleet.engines.flags import Given, Stray, Unresolved, arity_problem
 from specfleet.engines.vllm_retired import HINTS
@@ -28,7 +29,6 @@ from specfleet.engines.vllm_tables import (
 
 GENERATION = "VLLM_USE_V1"
 CACHE_VARIABLES = frozenset({"HF_HOME", "VLLM_CACHE_ROOT"})
-MOST_SEQUENCES = 1_000_000
 
 
 def given_flags(engine: Engine, release: Version) -> list[Given | Stray]:
@@ -164,32 +164,14 @@ def _refused_default(given: Given, release: Version) -> str | None:
     return found[0] if found else None
 
 
-def sequences(text: str | None) -> int | None:
-    """The value of `--max-num-seqs`; None where it is no whole number from 1."""
-    if text is None or not text.isascii() or not text.isdigit():
-        return None
-    return int(text) if 1 <= int(text) <= MOST_SEQUENCES else None
-
-
 def env_findings(spec: SpecDeploymentSpec, release: Version) -> Iterator[Finding]:
     """Variables that specfleet sets itself or relies on."""
-    has_token = any(
-        source is not None and source.hugging_face is not None and source.hugging_face.token_secret_ref is not None
-        for source in (spec.rendered_target.source, spec.draft.source)
-    )
+    owned = {name: why for name, why in OWNED_ENV.items() if name != GENERATION or knows_generations(release)}
     for variable in spec.engine.env:
-        path = f"spec.engine.env[{variable.name}]"
-        reason = OWNED_ENV.get(variable.name)
         if variable.name == "VLLM_API_KEY" and variable.value is not None:
             yield error(
                 FindingReason.OWNED_ENV,
-                path,
+                f"spec.engine.env[{variable.name}]",
                 "a key in plain text is readable by all who may read this object: write valueFrom.secretKeyRef",
             )
-        if variable.name == GENERATION and not knows_generations(release):
-            continue
-        if reason is None or (variable.name == "HF_TOKEN" and not has_token):
-            continue
-        if variable.name in CACHE_VARIABLES and spec.pools.storage.cache is None:
-            continue
-        yield error(FindingReason.OWNED_ENV, path, f"{variable.name} is not yours to set: {reason}")
+        yield from owned_variable(spec, variable, owned, CACHE_VARIABLES)

@@ -21,7 +21,7 @@ from specfleet.sizing.layers import Kind
 from specfleet.sizing.plan import FleetPlan, Serving, gib
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape
-from specfleet.sizing.started import Parallel, Told, kv_bytes, share, whole
+from specfleet.sizing.started import Parallel, Told, kv_bytes, refuse_layout, sequence_length, share, whole
 
 DRAFT_COUNTED_SINCE = Version("0.5.14")
 """From here on the draft's weights and KV cache are part of the static share."""
@@ -80,12 +80,7 @@ def serving_of(
         SizingProblem: an argument cannot be read, or what the engine would take cannot be told.
     """
     flags = dict(arguments.flags)
-    for name in _CHANGES_THE_LAYOUT:
-        if name in flags and flags[name] not in ("0", "1", "{}", ""):
-            raise SizingProblem(
-                f"engine.args[{name}] changes what is kept where, which this plan does not know: remove it to plan, "
-                "and compare with the running pod"
-            )
+    refuse_layout(flags, _CHANGES_THE_LAYOUT)
     if any(layer.kind is not Kind.FULL for layer in target.layers):
         raise SizingProblem(
             "the target's layers keep different things (windows, states), for which SGLang has pools of their own that "
@@ -100,16 +95,7 @@ def serving_of(
             'draft, differently in each release: write it, for instance "0.85", which also makes both pools alike'
         )
     served = whole(flags, "context-length") or target.max_positions
-    context = told.context or served
-    if context is None:
-        raise SizingProblem(
-            "neither context-length nor the target's config.json says how long sequences are: give --context"
-        )
-    if served is not None and context > served:
-        raise SizingProblem(
-            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context or "
-            "pools.sequenceTokens, or raise engine.args[context-length]"
-        )
+    context = sequence_length(told.context, served, "context-length")
     dtype = flags.get("kv-cache-dtype")
     return Serving(
         memory_bytes=told.memory_bytes,

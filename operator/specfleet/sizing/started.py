@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,29 +101,15 @@ def serving_of(
         SizingProblem: an argument cannot be read, or changes the layout in a way that is not known.
     """
     flags = dict(arguments.flags)
-    for name in _CHANGES_THE_LAYOUT:
-        if name in flags and flags[name] not in ("0", "1", "{}", ""):
-            raise SizingProblem(
-                f"engine.args[{name}] changes what is kept where, which this plan does not know: remove it to plan, "
-                "and compare with the running pod"
-            )
+    refuse_layout(flags, _CHANGES_THE_LAYOUT)
     fits_itself = flags.get("max-model-len") in ("auto", "-1")
     served = whole(flags, "max-model-len") or (None if fits_itself else target.max_positions)
-    context = told.context or served
-    if fits_itself and context is None:
+    if fits_itself and told.context is None:
         raise SizingProblem(
             "with max-model-len auto the engine serves as long sequences as fit: write pools.sequenceTokens, or give "
             "--context, to plan"
         )
-    if context is None:
-        raise SizingProblem(
-            "neither max-model-len nor the target's config.json says how long sequences are: give --context"
-        )
-    if served is not None and context > served:
-        raise SizingProblem(
-            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context or "
-            "pools.sequenceTokens, or raise engine.args[max-model-len]"
-        )
+    context = sequence_length(told.context, served, "max-model-len")
     default = 0.92 if Version(release) >= _MORE_UTILISATION_SINCE else 0.9
     on_cpu = told.memory_bytes is None
     return Serving(
@@ -144,6 +130,33 @@ def serving_of(
         kv_memory_bytes=_kv_memory(flags, told),
         kv_blocks=whole(flags, "num-gpu-blocks-override"),
     )
+
+
+def refuse_layout(flags: Mapping[str, str | None], names: Iterable[str]) -> None:
+    """Raises SizingProblem where one of these flags is on: they change what is kept where."""
+    for name in names:
+        if name in flags and flags[name] not in ("0", "1", "{}", ""):
+            raise SizingProblem(
+                f"engine.args[{name}] changes what is kept where, which this plan does not know: remove it to plan, "
+                "and compare with the running pod"
+            )
+
+
+def sequence_length(asked: int | None, served: int | None, flag: str) -> int:
+    """Tokens of the sequences to plan by: those asked for, else the longest that is served, which `flag` says.
+
+    Raises:
+        SizingProblem: nobody says how long, or longer than is served.
+    """
+    context = asked or served
+    if context is None:
+        raise SizingProblem(f"neither {flag} nor the target's config.json says how long sequences are: give --context")
+    if served is not None and context > served:
+        raise SizingProblem(
+            f"a sequence of {context} tokens is longer than the {served} that are served: lower --context or "
+            f"pools.sequenceTokens, or raise engine.args[{flag}]"
+        )
+    return context
 
 
 def uncounted(arguments: ReadArguments) -> tuple[str, ...]:
