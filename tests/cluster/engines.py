@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.cluster.api import Body, Refused, eventually
 from tests.cluster.conftest import World
+from tests.cluster.http_server import Answer, HttpServer
 from tests.cluster.kubelet import NODE
 
 IMAGE = "vllm/vllm-openai:v0.32.0"
@@ -48,31 +47,14 @@ class Engine:
                 ),
                 0,
             )
-        self.pages: dict[str, tuple[int, str, bytes]] = {}
+        self.pages: dict[str, Answer] = {}
         self.asked: list[str] = []
-        engine = self
+        self._server = HttpServer(own_address(), 0, self.answer)
+        self.port = self._server.port
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                engine.asked.append(self.path)
-                status, kind, body = engine.answer(self.path)
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                with contextlib.suppress(OSError):  # an operator that was killed reads no further
-                    self.wfile.write(body)
-
-            def log_message(self, *args: object) -> None:
-                """Tests print nothing."""
-
-        self._server = ThreadingHTTPServer((own_address(), 0), Handler)
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def answer(self, path: str) -> tuple[int, str, bytes]:
-        """Status, content type and body of a GET."""
+    def answer(self, path: str) -> Answer:
+        """The answer to a GET."""
+        self.asked.append(path)
         if path in self.pages:
             return self.pages[path]
         if path == "/metrics":
@@ -92,8 +74,7 @@ class Engine:
 
     def close(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
 
 class Team:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from tests.cluster.addresses import NETWORK
+from tests.cluster.http_server import PROMETHEUS_TEXT, Answer, HttpServer
 
 _HOSTS = count(10)
 
@@ -64,43 +63,26 @@ class Router:
         self.loads: list[tuple[float, str]] = []
         self.deaf = False  # to the operator, as behind a NetworkPolicy that lets Prometheus through only
         self._started = time.time()
-        router = self
+        self._server = HttpServer(self.address, port, self.answer, keep_alive=True)
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                status, body = router.answer(self.path)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: object) -> None:
-                """Tests print nothing."""
-
-        self._server = ThreadingHTTPServer((self.address, port), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-    def answer(self, target: str) -> tuple[int, bytes]:
-        """Status and body of a GET."""
+    def answer(self, target: str) -> Answer:
+        """The answer to a GET."""
         url = urlsplit(target)
         if self.deaf and url.path != "/stats/prometheus":
-            return 403, b""
+            return 403, "text/plain", b""
         if url.path == "/served" and self.served is not None:
-            return 200, json.dumps(self.served).encode()
+            return 200, "application/json", json.dumps(self.served).encode()
         if url.path == "/stats":
             wanted = re.compile(parse_qs(url.query)["filter"][0])
             known = {"server.uptime": int(time.time() - self._started), **self.counters}
             stats: list[dict[str, Any]] = [
                 {"name": name, "value": value} for name, value in known.items() if wanted.search(name)
             ]
-            return 200, json.dumps({"stats": [*stats, {"histograms": {}}]}).encode()
+            return 200, "application/json", json.dumps({"stats": [*stats, {"histograms": {}}]}).encode()
         if url.path == "/stats/prometheus":
             uptime = f"envoy_server_uptime{{}} {int(time.time() - self._started)}"
-            return 200, "\n".join([uptime, *map(_exposed, self.counters.items()), ""]).encode()
-        return 404, b""
+            return 200, PROMETHEUS_TEXT, "\n".join([uptime, *map(_exposed, self.counters.items()), ""]).encode()
+        return 404, "text/plain", b""
 
     def load(self, routes: dict[str, str]) -> None:
         """Take over the files of the ConfigMap, as Envoy does when the kubelet has synced the volume."""
@@ -116,5 +98,4 @@ class Router:
 
     def close(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from specfleet.routing.clusters import UNLIMITED
 from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
+from tests.cluster.http_server import PROMETHEUS_TEXT, Answer, HttpServer
 from tests.unit.preflight.models import CONFIG, tokenizer, write
 from tests.unit.sizing.models import LLAMA_1B, LLAMA_8B
 
@@ -280,23 +279,13 @@ def blocks() -> Iterator[list[int]]:
     """KV blocks of 16 tokens that every engine pod reports, where the kubelet's double says that the pods are."""
     reported = [27_000]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{reported[0]}"}} 1.0\n'.encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def page(_: str) -> Answer:
+        text = f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{reported[0]}"}} 1.0\n'
+        return 200, PROMETHEUS_TEXT, text.encode()
 
-        def log_message(self, *args: object) -> None:
-            """Tests print nothing."""
-
-    server = ThreadingHTTPServer((ENGINE_ADDRESS, 8000), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    server = HttpServer(ENGINE_ADDRESS, 8000, page)
     yield reported
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def limits(world: World) -> set[int]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import eventually
 from tests.cluster.conftest import World
+from tests.cluster.http_server import PROMETHEUS_TEXT, HttpServer
 from tests.cluster.routers import served_of
 
 pytestmark = pytest.mark.cluster
@@ -27,23 +26,7 @@ class Page:
     def __init__(self) -> None:
         self.counts: dict[str, list[int]] = {"code": [0, 0, 0], "chat": [0, 0, 0]}
         self.verifies = True
-        page = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = page.text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: object) -> None:
-                """Tests print nothing."""
-
-        self._server = ThreadingHTTPServer((ADDRESS, PORT), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        self._server = HttpServer(ADDRESS, PORT, lambda _: (200, PROMETHEUS_TEXT, self.text().encode()))
 
     def text(self) -> str:
         """As 0.5.13 and later write it; without verifications, as before."""
@@ -64,8 +47,7 @@ class Page:
 
     def close(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
 
 @pytest.fixture

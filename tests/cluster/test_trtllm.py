@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
@@ -12,6 +10,7 @@ import yaml
 from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
+from tests.cluster.http_server import PROMETHEUS_TEXT, Answer, HttpServer
 
 pytestmark = pytest.mark.cluster
 
@@ -28,24 +27,11 @@ class Page:
     def __init__(self) -> None:
         self.tokens = self.requests = self.drafted = self.accepted = 0
         self.asked: set[str] = set()
-        page = self
+        self._server = HttpServer(ADDRESS, PORT, self._answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                page.asked.add(self.path)
-                body = page.text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: object) -> None:
-                """Tests print nothing."""
-
-        self._server = ThreadingHTTPServer((ADDRESS, PORT), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    def _answer(self, path: str) -> Answer:
+        self.asked.add(path)
+        return 200, PROMETHEUS_TEXT, self.text().encode()
 
     def text(self) -> str:
         """Series that have had no sample are not there, as with the engine's own collectors."""
@@ -69,8 +55,7 @@ class Page:
 
     def close(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
 
 @pytest.fixture
