@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 
 from specfleet.api.routing import Routing, Speculation
+from specfleet.api.times import epoch, timestamp
 from specfleet.api.v1alpha1 import GROUP, SpecDeploymentSpec
 
 ANNOTATION_BY_HAND = f"{GROUP}/by-hand"
@@ -37,7 +38,7 @@ class ByHand:
     @property
     def until_text(self) -> str:
         """RFC 3339 in whole seconds."""
-        return datetime.fromtimestamp(self.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return timestamp(self.until)
 
     def entry(self) -> dict[str, str]:
         """As it stands in the annotation."""
@@ -125,7 +126,7 @@ def _read(entry: Any) -> ByHand | str:
     if not isinstance(until, str):
         return "expected until, a time such as 2026-11-29T12:00:00Z: what is said by hand has to end"
     try:
-        at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+        at = epoch(until)
     except (ValueError, OverflowError):
         return f"expected until as 2026-11-29T12:00:00Z, in UTC, found {_shown(until)}"
     return ByHand(word, at, " ".join(reason.split()))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from specfleet.api.conditions import Reason
 from specfleet.api.models import Preflight
 from specfleet.api.names import pool_object, preflight_object
 from specfleet.api.status import PlanStatus, PreflightStatus
+from specfleet.api.times import epoch, timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.kinds import DEPLOYMENT, JOB, Kind
 from specfleet.handlers.conditions import Said
 from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.planned import plan_of
 from specfleet.handlers.pods import PodRecord, Problem, worst
-from specfleet.handlers.status import timestamp
-from specfleet.preflight.request import WITHOUT_CHECKPOINT, PreflightRequest
+from specfleet.preflight.request import PreflightRequest
 from specfleet.preflight.verdict import Outcome, Verdict, decode
+from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
 from specfleet.sizing.figures import PlanFigures
 
 _MOST_MESSAGE = 900
@@ -197,7 +197,7 @@ def _began(job: OwnedRecord | None, wanted: Wanted | None, now: float) -> float:
     if job is None or job.created is None:
         return now if wanted is None else wanted.since
     try:
-        return datetime.strptime(job.created, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+        return epoch(job.created)
     except ValueError:
         return now
 

@@ -17,6 +17,7 @@ from typing import Any
 from specfleet.api.base import duration
 from specfleet.api.names import preflight_object
 from specfleet.api.status import RouteStatus, SpecDeploymentStatus
+from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.kinds import CONFIG_MAP, JOB, SPEC_DEPLOYMENT
@@ -43,7 +44,6 @@ from specfleet.handlers.status import (
     noticeable,
     parse_status,
     pools_status,
-    timestamp,
 )
 from specfleet.handlers.telling import Teller
 from specfleet.handlers.view import View, compute, view_pool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from specfleet.api.by_hand import ByHand
@@ -25,6 +24,7 @@ from specfleet.api.status import (
     Switch,
     UpgradeStatus,
 )
+from specfleet.api.times import epoch, timestamp
 from specfleet.decision.report import Report, observed, sentence
 from specfleet.decision.rule import Verdict
 from specfleet.handlers.decide import RouteDecision, pool_name
@@ -46,11 +46,6 @@ class Serving:
 
     confirmed: bool = False
     percent: Mapping[str, int] = field(default_factory=dict)
-
-
-def timestamp(at: float) -> str:
-    """RFC 3339 in whole seconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_status(body: Mapping[str, Any]) -> SpecDeploymentStatus:
@@ -133,8 +128,8 @@ def _report(decision: RouteDecision, before: RouteStatus | None, draft: str, now
 def report_of(status: RouteReport) -> Report | None:
     """The report that a status holds; None where somebody has written what is no time into it."""
     try:
-        since = _epoch(status.since)
-        switched_at = None if status.would_have_switched_at is None else _epoch(status.would_have_switched_at)
+        since = epoch(status.since)
+        switched_at = None if status.would_have_switched_at is None else epoch(status.would_have_switched_at)
     except ValueError:
         return None
     return Report(
@@ -145,10 +140,6 @@ def report_of(status: RouteReport) -> Report | None:
         off_seconds=float(status.earlier_off_seconds),
         switches=status.switches,
     )
-
-
-def _epoch(text: str) -> float:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def _evidence(verdict: Verdict, coverage: int | None) -> EvidenceStatus | None:

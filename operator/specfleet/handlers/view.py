@@ -13,6 +13,7 @@ from typing import Any, Literal
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import SpecDeploymentStatus
+from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.capacity.room import room
 from specfleet.cluster.applied import digest
@@ -46,7 +47,6 @@ from specfleet.handlers.status import (
     parse_status,
     pools_status,
     route_status,
-    timestamp,
 )
 from specfleet.handlers.unfit import unread_pods
 from specfleet.handlers.upgrade import Upgrade, upgrade

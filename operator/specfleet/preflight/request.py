@@ -14,12 +14,12 @@ from specfleet.api.models import Source
 from specfleet.api.v1alpha1 import DraftMode, EngineType, SpecDeployment, SpecDeploymentSpec
 from specfleet.engines.release import Minor, parse_version, tag_version
 from specfleet.sizing.answer import Question, known_memory, question
+from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
 from specfleet.sizing.started import ONE_GROUP, PLANNED_ENGINES
 
 REQUEST_VARIABLE = "SPECFLEET_PREFLIGHT"
 CACHE_VARIABLE = "SPECFLEET_PREFLIGHT_CACHE"
 """Variables of the Job's container."""
-WITHOUT_CHECKPOINT = (DraftMode.NGRAM, DraftMode.SUFFIX)
 _LENGTH_FLAGS = {EngineType.VLLM: "max-model-len"}
 _OTHER_LENGTH_FLAGS = ("context-length", "max_seq_len")
 _FIRST_RUNNER, _SECOND = Minor(0, 15), Minor(0, 31)

@@ -9,6 +9,7 @@ import pytest
 from specfleet.api import names
 from specfleet.api.conditions import Reason
 from specfleet.api.status import PreflightStatus
+from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.cluster.kinds import DEPLOYMENT, JOB
 from specfleet.engines.registry import engine_module
@@ -16,7 +17,6 @@ from specfleet.handlers.fleet import fleet, readiness
 from specfleet.handlers.observed import Observed
 from specfleet.handlers.plan import plan
 from specfleet.handlers.preflight import Gate, Wanted, gate
-from specfleet.handlers.status import timestamp
 from specfleet.preflight.request import PreflightRequest, preflight_request
 from specfleet.preflight.verdict import Check, Level, PreflightFinding, Verdict
 from specfleet.render.preflight import preflight_job
