@@ -7,17 +7,19 @@ from datetime import UTC, datetime
 from specfleet.decision import evidence
 from specfleet.decision.reasons import SENTENCES, Reason
 from specfleet.decision.state import MAX_TIME, RouteState
-from specfleet.decision.types import LINES, Line, RouteConfig, Verdict
+from specfleet.decision.types import LINES, Guard, Line, RouteConfig, Verdict
 
 FEW_PER_HOUR = 100.0
 RATE_KNOWN_SECONDS = 3600.0
 
 
-def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float) -> str:
+def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float, guard: Guard) -> str:
     """Why the route is where it is, with the figures, since when, and when it is looked at again. Times are UTC."""
     parts = []
     if verdict.reason not in _TOLD_BY_FIGURES:
         parts.append(SENTENCES[verdict.reason])
+        if verdict.reason is state.cause and state.told:
+            parts.append(state.told)
     figures = _figures(verdict, state, config)
     if figures:
         parts.append(figures)
@@ -35,6 +37,9 @@ def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float
         rate = state.requests_per_hour
         if rate is not None and rate < FEW_PER_HOUR:
             parts.append(f"About {rate:.0f} requests an hour are few: a decision can take hours.")
+    if guard.stay_off is not None and state.mode == "baseline":
+        parts.append(f"Kept off: {guard.why}")
+    parts.extend(guard.notes)
     return " ".join(parts)
 
 

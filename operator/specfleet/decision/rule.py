@@ -12,11 +12,12 @@ from specfleet.decision import evidence
 from specfleet.decision.message import message
 from specfleet.decision.reasons import Hold, Phase, Reason
 from specfleet.decision.state import MAX_BACKOFF, RouteState, decode, milliseconds, not_after, start
-from specfleet.decision.types import LINES, Block, Evidence, Line, Override, Pool, Room, RouteConfig, Verdict
+from specfleet.decision.types import LINES, Block, Evidence, Guard, Line, Override, Pool, Room, RouteConfig, Verdict
 
 __all__ = [
     "Block",
     "Evidence",
+    "Guard",
     "Hold",
     "Line",
     "Override",
@@ -48,27 +49,28 @@ def step(
     *,
     hold: Hold | None = None,
     room: Room | None = None,
+    guard: Guard | None = None,
 ) -> tuple[RouteState, Verdict]:
     """Take in a block, or None on a tick without news, and say where the route belongs at `now` (epoch seconds).
 
     A block that is not newer than the last one, or whose counts cannot be (negative, more accepted than drafted or than
     decoded), is left out. `hold` freezes the evidence and the share of traffic; a person's override still acts.
-    `room` None means that either pool could take the route.
+    `room` None means that either pool could take the route, `guard` None that no guard says anything.
     """
-    room = room or Room()
+    room, guard = room or Room(), guard or Guard()
     now = milliseconds(now)
     state = _configured(not_after(state, now), config)
     if hold is None:
         if block is not None and usable(block) and block.at > state.block_at:
             state = _counted(state, config, block)
-        state, blocked = _decided(state, config, now, room)
+        state, blocked = _decided(state, config, now, room, guard)
     else:
         blocked = False
     state, switched, unplaced = _placed(state, config, now, hold, room)
     if not unplaced:  # a move that waits for room leaves the traffic as it is
-        state = replace(state, percent=_percent(state, config, now, hold))
+        state = replace(state, percent=_percent(state, config, now, hold, guard))
     wanted = _other(state.mode) if blocked else state.mode
-    return state, _verdict(state, config, now, hold, wanted, switched=switched, no_room=blocked or unplaced)
+    return state, _verdict(state, config, now, hold, wanted, guard, switched=switched, no_room=blocked or unplaced)
 
 
 def usable(block: Block) -> bool:
@@ -112,21 +114,35 @@ def _counted(state: RouteState, config: RouteConfig, block: Block) -> RouteState
     )
 
 
-def _due(state: RouteState) -> Line | None:
-    """The line on whose word the route leaves its mode now: any one to go off, all that are set to come back."""
-    lines = [(line, known) for line, known in zip(LINES, state.lines, strict=True) if known.value is not None]
-    saying = [line for line, known in lines if known.says_switch(state.mode)]
-    if not saying or (state.mode == "baseline" and len(saying) < len(lines)):
-        return None
-    return max(saying, key=lambda line: state.line(line).score)
+CAUSES: dict[Line, Reason] = {"Acceptance": Reason.BELOW_ACCEPTANCE, "BreakEven": Reason.BELOW_BREAK_EVEN}
 
 
-def _decided(state: RouteState, config: RouteConfig, now: float, room: Room) -> tuple[RouteState, bool]:
+def _due_off(state: RouteState) -> Reason | None:
+    """Why the route is to leave speculation by what was counted: the line with the most evidence."""
+    saying = [line for line in LINES if state.line(line).says_switch("speculative")]
+    return CAUSES[max(saying, key=lambda line: state.line(line).score)] if saying else None
+
+
+def _due_on(state: RouteState) -> bool:
+    """Whether the route is to come back: all lines that are set say so.
+
+    Without any line only a guard can have it off, and nothing but trying again shows whether that is over.
+    """
+    lines = [known for known in state.lines if known.value is not None]
+    if not lines:
+        return state.cause is not None and state.cause not in CAUSES.values()
+    return all(known.says_switch("baseline") for known in lines)
+
+
+def _decided(state: RouteState, config: RouteConfig, now: float, room: Room, guard: Guard) -> tuple[RouteState, bool]:
     """The rule itself. The flag is set where a switch is due and the other pool has no room."""
-    line = _due(state)
-    if line is None or now < dwell_end(state, config):
-        return state, False
     off = state.mode == "speculative"
+    cause = _due_off(state) if off and now >= dwell_end(state, config) else None
+    if off and guard.off is not None:
+        cause = guard.off
+    comes_back = not off and guard.stay_off is None and now >= dwell_end(state, config) and _due_on(state)
+    if cause is None and not comes_back:
+        return state, False
     moves = config.enforce and config.override == "Auto" and state.served == state.mode
     if moves and not (room.to_baseline if off else room.to_speculation):
         return state, True
@@ -138,7 +154,8 @@ def _decided(state: RouteState, config: RouteConfig, now: float, room: Room) -> 
     )
     if not off:
         return changes, False
-    return replace(changes, cause=line, backoff=_backoff(state, now)), False
+    told = guard.why if cause is guard.off else ""
+    return replace(changes, cause=cause, told=told, backoff=_backoff(state, now)), False
 
 
 def _other(pool: Pool) -> Pool:
@@ -180,7 +197,7 @@ def _placed(
     return moved, True, False
 
 
-def _percent(state: RouteState, config: RouteConfig, now: float, hold: Hold | None) -> int:
+def _percent(state: RouteState, config: RouteConfig, now: float, hold: Hold | None, guard: Guard) -> int:
     """The share of the route's traffic for speculation: whole, ramped after a switch on, explored while off."""
     on = state.served == "speculative"
     if config.override != "Auto" or not config.enforce:
@@ -188,7 +205,7 @@ def _percent(state: RouteState, config: RouteConfig, now: float, hold: Hold | No
     if hold is not None:
         return state.percent
     if not on:
-        return exploration_percent(state, config, now)
+        return exploration_percent(state, config, now) if guard.explore else 0
     if state.ramp_since is not None:
         for fraction, percent in RAMP:
             if now < state.ramp_since + fraction * config.dwell_seconds / 2.0:
@@ -249,6 +266,7 @@ def _verdict(
     now: float,
     hold: Hold | None,
     wanted: Pool,
+    guard: Guard,
     *,
     switched: bool,
     no_room: bool,
@@ -271,7 +289,7 @@ def _verdict(
         next_look_at=end if end > now else None,
         no_room=no_room,
     )
-    return replace(verdict, message=message(verdict, state, config, now))
+    return replace(verdict, message=message(verdict, state, config, now, guard))
 
 
 def _phase(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room: bool) -> Phase:
@@ -309,7 +327,7 @@ def _reason(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_roo
         enough = counted >= evidence.MIN_REQUESTS and not any(_doubted(state, line) for line in LINES)
         return Reason.PAYS if enough else Reason.GATHERING
     if state.cause is not None:
-        return Reason.BELOW_ACCEPTANCE if state.cause == "Acceptance" else Reason.BELOW_BREAK_EVEN
+        return state.cause
     if state.percent == 0 and state.served == "baseline":
         return Reason.NO_EXPLORATION
     return Reason.EXPLORING

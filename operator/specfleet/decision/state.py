@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from specfleet.decision.evidence import KEPT_BLOCKS, Closed, Gathered, LineState
+from specfleet.decision.reasons import Reason
 from specfleet.decision.types import LINES, Line, Pool, RouteConfig
 
-VERSION = "1"
+VERSION = "2"
+EARLIER = "1"  # differs in how the cause is written
 MAX_BACKOFF = 5
 MAX_TIME = 253402300799.0  # the last second of the year 9999
 _POOL_CODES: dict[Pool, str] = {"speculative": "s", "baseline": "b"}
 _POOLS: dict[str, Pool] = {"s": "speculative", "b": "baseline"}
-_CAUSE_CODES: dict[Line | None, str] = {None: "-", "Acceptance": "a", "BreakEven": "e"}
-_CAUSES: dict[str, Line | None] = {code: cause for cause, code in _CAUSE_CODES.items()}
+_EARLIER_CAUSES: dict[str, Reason | None] = {"-": None, "a": Reason.BELOW_ACCEPTANCE, "e": Reason.BELOW_BREAK_EVEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class RouteState:
     percent: int
     ramp_since: float | None = None
     backoff: int | None = None  # exponent of the last switch-off; None before the first
-    cause: Line | None = None  # the line that switched off last
+    cause: Reason | None = None  # of the last switch-off: a line or a guard
+    told: str = ""  # the guard's sentence of that time
     block_at: float = 0.0
     rate_requests: float = 0.0  # requests of the pool, fading over an hour
     rate_hours: float = 0.0  # hours x share that they came in, fading alike
@@ -57,7 +60,9 @@ class RouteState:
     def encode(self) -> str:
         """The state as one short printable string; `decode` gives back an equal state."""
         head = [
-            _POOL_CODES[self.mode] + _POOL_CODES[self.placed] + _POOL_CODES[self.served] + _CAUSE_CODES[self.cause],
+            _POOL_CODES[self.mode] + _POOL_CODES[self.placed] + _POOL_CODES[self.served],
+            "" if self.cause is None else self.cause.value,
+            base64.urlsafe_b64encode(self.told.encode()).decode(),
             _text(self.since),
             _text(self.served_since),
             str(self.percent),
@@ -151,10 +156,18 @@ def _encode_line(line: LineState) -> str:
 def _decode(text: str) -> RouteState:
     body, _, checksum = text.rpartition(";")
     version, head, *lines = body.split(";")
-    if version != VERSION or checksum != _checksum(body) or len(lines) != len(LINES):
+    if version not in (VERSION, EARLIER) or checksum != _checksum(body) or len(lines) != len(LINES):
         raise ValueError("not a state of this version")
-    codes, since, served_since, percent, ramp_since, backoff, block_at, rate_requests, rate_hours = head.split(",")
-    mode, placed, served, cause = list(codes)
+    fields = head.split(",")
+    if version == EARLIER:
+        cause, told = _EARLIER_CAUSES[fields[0][3:]], ""
+        fields[0] = fields[0][:3]
+    else:
+        cause = Reason(fields[1]) if fields[1] else None
+        told = base64.urlsafe_b64decode(fields[2]).decode()
+        del fields[1:3]
+    codes, since, served_since, percent, ramp_since, backoff, block_at, rate_requests, rate_hours = fields
+    mode, placed, served = list(codes)
     return RouteState(
         mode=_POOLS[mode],
         since=_time(since),
@@ -164,7 +177,8 @@ def _decode(text: str) -> RouteState:
         percent=_whole(percent, 100),
         ramp_since=_time(ramp_since) if ramp_since else None,
         backoff=_whole(backoff, MAX_BACKOFF) if backoff else None,
-        cause=_CAUSES[cause],
+        cause=cause,
+        told=told,
         block_at=_time(block_at),
         rate_requests=_number(rate_requests),
         rate_hours=_number(rate_hours),

@@ -69,6 +69,22 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """What the guards say of one route now. They act without a score: what they see cannot wait for evidence.
+
+    `off` takes the route out of speculation, also during a ramp or a dwell; `stay_off` keeps one that is off from
+    coming back, and `explore` False stops its exploration as well. `why` is the sentence behind `off` or `stay_off`,
+    with figures. `notes` are sentences that change nothing.
+    """
+
+    off: Reason | None = None
+    stay_off: Reason | None = None
+    explore: bool = True
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The score of one line towards the next switch. At `score` >= `threshold` the line says to switch."""
 
