@@ -7,7 +7,8 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
@@ -43,6 +44,12 @@ class Connection:
         return aiohttp.ClientSession(
             connector=connector, headers=self.headers, trace_configs=list(traces), proxy=self.proxy
         )
+
+
+def introduced(connection: Connection, identity: str) -> Connection:
+    """The connection with a User-Agent that names this process: audit logs then tell the replicas apart."""
+    agent = f"specfleet/{version('specfleet')} ({identity})"
+    return replace(connection, headers={**connection.headers, "User-Agent": agent})
 
 
 async def connect(kubeconfig: Path | None = None, context: str | None = None) -> Connection:

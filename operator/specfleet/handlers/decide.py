@@ -10,12 +10,13 @@ from specfleet.api.status import RouteStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.decision.policy import route_config
 from specfleet.decision.reasons import Hold
-from specfleet.decision.rule import Block, Pool, Room, RouteConfig, RouteState, Verdict, decode, step
+from specfleet.decision.rule import Block, Pool, Room, RouteConfig, RouteState, Verdict, decode, start, step
 from specfleet.decision.samples import Increment, RouteTotals
 from specfleet.handlers.fleet import Fleet
 from specfleet.routing.counters import RouterSample
 
 ALL_ROUTES = "*"  # the one row of engines that do not know of routes
+HALF_PERCENT = 50  # a route with less of its traffic in speculation is off, and explores
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,20 @@ def hold_for(state: Fleet, metrics: Hold | None, routes_rejected: bool, *, upgra
 
 
 def states_of(
-    spec: SpecDeploymentSpec, known: Mapping[str, RouteState], status: Mapping[str, RouteStatus], now: float
+    spec: SpecDeploymentSpec,
+    known: Mapping[str, RouteState],
+    status: Mapping[str, RouteStatus],
+    now: float,
+    traffic: Mapping[str, int] | None = None,
 ) -> dict[str, RouteState]:
-    """The state of every route of the spec: remembered, else from status, else a start."""
+    """The state of every route of the spec: remembered, else from status, else where its traffic goes, else a start.
+
+    `traffic`: speculative percent by route, as routers serve it. A route that status has forgotten stays there, and
+    its dwell begins anew.
+    """
+    served = traffic or {}
     return {
-        name: known[name] if name in known else _restored(config, status.get(name), now)
+        name: known[name] if name in known else _restored(config, status.get(name), served.get(name), now)
         for name, config in configs(spec).items()
     }
 
@@ -179,9 +189,11 @@ def weights(
     return wanted
 
 
-def _restored(config: RouteConfig, status: RouteStatus | None, now: float) -> RouteState:
-    if status is None:
-        # A new route with an override begins where the override has it: that is no switch.
-        return step(decode(None, config, now), config, None, now)[0]
-    pool: Pool = "baseline" if status.pool == BASELINE_POOL else "speculative"
-    return decode(status.state, config, now, pool=pool)
+def _restored(config: RouteConfig, status: RouteStatus | None, percent: int | None, now: float) -> RouteState:
+    if status is not None:
+        pool: Pool = "baseline" if status.pool == BASELINE_POOL else "speculative"
+        return decode(status.state, config, now, pool=pool)
+    if percent is not None:
+        return start(config, now, "speculative" if percent >= HALF_PERCENT else "baseline")
+    # A new route with an override begins where the override has it: that is no switch.
+    return step(decode(None, config, now), config, None, now)[0]

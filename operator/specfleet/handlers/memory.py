@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from specfleet.api.by_hand import ByHand
 from specfleet.api.status import PreflightStatus
+from specfleet.decision.clock import shifted
 from specfleet.decision.rule import Block, RouteState
 from specfleet.decision.samples import Ledger
 from specfleet.handlers.claims import Claims
@@ -23,6 +25,7 @@ from specfleet.metrics.direct import Served
 from specfleet.routing.counters import RouterSample
 
 DEAD_GRACE_SECONDS = 10.0
+CLOCK_SET_SECONDS = 2.0  # a clock that is disciplined moves by less between two passes
 TAKE_OVER_SECONDS = 120.0  # the kubelet syncs files within 90 s where nobody tells it to
 
 
@@ -50,6 +53,8 @@ class Memory:
         claims: what the volume claims of the spec offer.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
         counts: what engines count themselves; None where the routers do.
+        written: the status as it was written last; None before the first time.
+        wall_ahead: epoch seconds less monotonic seconds at the last pass; it moves when the wall clock is set.
     """
 
     uid: str
@@ -84,6 +89,8 @@ class Memory:
     counts: EngineCounts | None = None
     by_hand: Mapping[str, ByHand] = field(default_factory=dict)
     dead_since: dict[str, float] = field(default_factory=dict)
+    written: Mapping[str, Any] | None = None
+    wall_ahead: float | None = None
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
 
     @classmethod
@@ -105,6 +112,36 @@ class Memory:
             self.next_sample = 0.0
         if self.outside is not None:
             self.outside.retimed(block_seconds, now)
+
+    def recalled(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """`body` with the status that was written last: what others make of the status is no news of the fleet."""
+        return dict(body) if self.written is None else {**body, "status": self.written}
+
+    def clock_read(self, now: float, monotonic: float) -> float:
+        """A pass begins. Seconds by which the wall clock was set since the last one, 0 where it was not.
+
+        Where it was, all that is remembered moves with it: waits go on for what is left of them, and counting starts
+        anew, since samples before and after do not continue each other.
+        """
+        ahead, before = now - monotonic, self.wall_ahead
+        self.wall_ahead = ahead
+        if before is None or abs(ahead - before) < CLOCK_SET_SECONDS:
+            return 0.0
+        jump = ahead - before
+        self.routes = {name: shifted(state, jump) for name, state in self.routes.items()}
+        self.recount(now)
+        self.silent_until = {uid: until + jump for uid, until in self.silent_until.items()}
+        self.dead_since = {pool: since if since < 0.0 else since + jump for pool, since in self.dead_since.items()}
+        self.status_written += jump
+        self.switch_started = None if self.switch_started is None else self.switch_started + jump
+        self.unconfirmed_since = None if self.unconfirmed_since is None else self.unconfirmed_since + jump
+        self.comparing = None if self.comparing is None else (self.comparing[0], self.comparing[1] + jump)
+        self.claims.next_look += jump
+        if self.scraped is not None:
+            self.scraped.since += jump
+        if self.outside is not None:
+            self.outside.clock_set(now, jump)
+        return jump
 
     def comparing_since(self, key: str, now: float) -> float:
         """Since when the preflight of that key is wanted: its Job may be refused for as long as it is asked for."""

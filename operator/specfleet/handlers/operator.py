@@ -18,7 +18,7 @@ import aiohttp
 import kopf
 from aiohttp import web
 
-from specfleet.cluster.auth import Connection, connect, keep_fresh
+from specfleet.cluster.auth import Connection, connect, introduced, keep_fresh
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError, ClusterError, NotLeadingError
 from specfleet.cluster.gate import WriteGate
@@ -101,7 +101,7 @@ class Operator:
         """
         stop = asyncio.Event()
         _on_signals(stop)
-        connection = await connect(self._process.kubeconfig)
+        connection = introduced(await connect(self._process.kubeconfig), self._process.identity)
         async with self._sessions(connection) as (api_session, router_session), self._http():
             client = ApiClient(api_session, connection.server, self._gate, self._metrics.written)
             reader = RouterReader(router_session, self._process.router_port)

@@ -60,8 +60,18 @@ class Outside:
     def retimed(self, block_seconds: float, now: float) -> None:
         """The policy's block was changed: counting starts anew."""
         if block_seconds != self.block_seconds:
-            self.block_seconds, self.next_block = block_seconds, now + block_seconds
-            self.ledger = Ledger(block_seconds, now)
+            self.block_seconds = block_seconds
+            self.recount(now)
+
+    def recount(self, now: float) -> None:
+        """Counting starts anew."""
+        self.next_block = now + self.block_seconds
+        self.ledger = Ledger(self.block_seconds, now)
+
+    def clock_set(self, now: float, seconds: float) -> None:
+        """The wall clock was set, by `seconds`."""
+        self.recount(now)
+        self.sight.next_look += seconds
 
     def count(self, pool: SeenPool | None, draft_tokens: int) -> None:
         """Take in the readings of the last look at the speculative pool, once."""

@@ -77,6 +77,7 @@ class Reconciler:
         reporter: Reporter,
         mark: Callable[[Key, float], None],
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._observed = observed
@@ -90,6 +91,7 @@ class Reconciler:
         self._reporter = reporter
         self._mark = mark
         self._clock = clock
+        self._monotonic = monotonic
         self._executor = Executor(client, observed, metrics)
         self._memories: dict[Key, Memory] = {}
         self._checked: dict[Key, tuple[str, int, Checked]] = {}
@@ -112,6 +114,8 @@ class Reconciler:
             return await self._invalid(key, body, checked, now)
         spec = checked.spec
         memory = self._memory(key, body, spec, now)
+        live = body.get("status") or {}
+        body = memory.recalled(body)
         checked, spec, memory.by_hand = taken_in(body, checked, spec, now)
         generation, owned = int(body["metadata"]["generation"]), self._observed.owned(key)
         checked = await with_claims(self._client, key, generation, checked, memory.claims, owned, now)
@@ -139,7 +143,7 @@ class Reconciler:
             await sample(memory, state, spec, self._reader, self._metrics, now)
             self._looker.counted(spec, memory, now)
             view = self._view(key, body, checked, spec, memory, state, now, compared)
-        wait = await self._commit(key, body, view, memory, now)
+        wait = await self._commit(key, body, live, view, memory, now)
         await self._act(key, view, memory)
         show(self._metrics, key, view, memory)
         waits = [one for one in (wait, compared.next_look) if one is not None]
@@ -165,6 +169,8 @@ class Reconciler:
         if memory is None or memory.uid != body["metadata"]["uid"]:
             memory = self._memories[key] = Memory.new(body["metadata"]["uid"], block_seconds, now)
             memory.status_written = now - memory.jitter * REFRESH_SECONDS / 2.0
+        if jump := memory.clock_read(now, self._monotonic()):
+            logger.warning("%s/%s: the clock was set by %+.1f s; what was waited for moves with it", *key, jump)
         memory.retimed(block_seconds, now)
         return memory
 
@@ -210,13 +216,18 @@ class Reconciler:
 
     # --- writing
 
-    async def _commit(self, key: Key, body: Body, view: View, memory: Memory, now: float) -> float | None:
-        """Write the status if there is news, then take over the decision. Seconds until withheld news is due."""
+    async def _commit(
+        self, key: Key, body: Body, live: Mapping[str, Any], view: View, memory: Memory, now: float
+    ) -> float | None:
+        """Write the status if it is not what is `live`, then take over the decision.
+
+        Returns the seconds until withheld news is due.
+        """
         new, wait = dump(view.status), None
         before = parse_status(body)
         # Told first: who is killed in between has not told it, or tells it once more under the same name.
         await self._teller.upgraded(key, body, before.upgrade, view.status.upgrade, now)
-        due = self._due(body.get("status") or {}, new, memory, now)
+        due = self._due(live, new, memory, now)
         if due == 0.0:
             await self._write_status(key, body, new, memory, now)
         else:
@@ -251,6 +262,7 @@ class Reconciler:
     async def _write_status(self, key: Key, body: Body, new: Mapping[str, Any], memory: Memory, now: float) -> None:
         answer = await self._client.replace_status(SPEC_DEPLOYMENT, body, dict(new))
         memory.status_written = now
+        memory.written = answer.get("status")
         self._observed.put_deployment(answer)
 
     async def _act(self, key: Key, view: View, memory: Memory) -> None:
@@ -317,8 +329,8 @@ class Reconciler:
 
     async def _invalid(self, key: Key, body: Body, checked: Checked, now: float) -> float | None:
         self._scraper.forget(key)
-        before = parse_status(body)
         memory = self._memories.get(key)
+        before = parse_status(body if memory is None else memory.recalled(body))
         state = self._fleet(key, body, checked.spec) if checked.spec is not None else None
         generation = int(body["metadata"]["generation"])
         said = invalid(checked.errors, before, state)
@@ -333,6 +345,8 @@ class Reconciler:
         new = dump(status)
         if noticeable(body.get("status") or {}) != noticeable(new):
             answer = await self._client.replace_status(SPEC_DEPLOYMENT, body, new)
+            if memory is not None:
+                memory.written = answer.get("status")
             self._observed.put_deployment(answer)
         return None
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import SpecDeploymentStatus
+from specfleet.api.status import RouteStatus, SpecDeploymentStatus
 from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.capacity.room import room
@@ -48,6 +48,7 @@ from specfleet.handlers.status import (
     pools_status,
     route_status,
 )
+from specfleet.handlers.traffic import traffic
 from specfleet.handlers.unfit import unread_pods
 from specfleet.handlers.upgrade import Upgrade, upgrade
 from specfleet.preflight.request import PreflightRequest
@@ -93,7 +94,7 @@ def compute(
     old_routes = {route.name: route for route in before.routes}
     rejected = memory.rejected(state.routers, memory.wanted_version)
     unread = metrics_hold(memory, state, now)
-    states = states_of(spec, memory.routes, old_routes, now)
+    states = states_of(spec, memory.routes, old_routes, now, _traffic(key, spec, memory, old_routes, owned))
     together = _together(memory)
     uncounted = unread or (
         memory.outside.hold(_speculative(memory, spec), now) if together and memory.outside else None
@@ -170,6 +171,19 @@ def compute(
     )
     moving = upgraded.moving and bool(upgraded.waits)
     return View(spec, state, decisions, actions, version, settled_key, status, moving)
+
+
+def _traffic(
+    key: Key,
+    spec: SpecDeploymentSpec,
+    memory: Memory,
+    status: Mapping[str, RouteStatus],
+    owned: Mapping[ObjectId, OwnedRecord],
+) -> Mapping[str, int]:
+    """Where routers send each route, if there is one of which nothing else is known."""
+    if all(route.name in memory.routes or route.name in status for route in spec.routing.routes):
+        return {}
+    return traffic(memory.served.values(), owned, key[1], spec.draft.name)
 
 
 def _together(memory: Memory) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from specfleet.cluster.kinds import DEPLOYMENT
+from specfleet.decision.rule import RouteConfig, start
 from specfleet.handlers.memory import DEAD_GRACE_SECONDS, Memory
 from specfleet.handlers.observed import Observed
 from specfleet.handlers.pods import PodRecord, pod_record
@@ -91,3 +94,36 @@ def test_an_object_that_goes_while_others_are_written_is_missed() -> None:
     assert one.agrees(observed.owned(key))
     observed.remove(DEPLOYMENT, gone)
     assert not one.agrees(observed.owned(key))
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_delays_no_reading_and_ends_no_dwell(seconds: float) -> None:
+    a = router("a")
+    one = memory(samples={a.uid: read(0)}, routes={"chat": start(RouteConfig(), NOW - 5.0)})
+    assert one.clock_read(NOW, 50.0) == 0.0
+    one.next_sample, one.next_block, one.silent_until = NOW + 30.0, NOW + 60.0, {a.uid: NOW + 20.0}
+    one.dead_since = {"baseline": -1.0, "ngram": NOW - 3.0}
+    now = NOW + seconds + 10.0
+    assert one.clock_read(now, 60.0) == seconds
+    assert one.next_sample <= now
+    assert now < one.next_block <= now + one.block_seconds
+    assert one.silent_until == {a.uid: now + 10.0}
+    assert one.dead_since == {"baseline": -1.0, "ngram": now - 13.0}
+    assert now - one.routes["chat"].served_since == 15.0
+    assert one.clock_read(now + 10.0, 70.0) == 0.0
+
+
+def test_a_clock_that_is_disciplined_changes_nothing() -> None:
+    one = memory()
+    one.clock_read(NOW, 50.0)
+    one.next_block = NOW + 7.0
+    assert one.clock_read(NOW + 60.4, 110.0) == 0.0
+    assert one.next_block == NOW + 7.0
+
+
+def test_a_status_that_somebody_wiped_is_remembered() -> None:
+    one = memory()
+    wiped = {"metadata": {"resourceVersion": "9"}, "status": {"observedGeneration": -1}}
+    assert one.recalled(wiped) == wiped
+    one.written = {"routes": [{"name": "chat"}]}
+    assert one.recalled(wiped) == {"metadata": {"resourceVersion": "9"}, "status": {"routes": [{"name": "chat"}]}}
