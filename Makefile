@@ -121,6 +121,18 @@ bench-switch: .venv tool-helm bed-vllm bed-model ## switches under load: failed 
 	@mkdir -p build
 	$(call with_bed,$(BIN)/python -m tests.bench.switch --out build/bench-switch.json)
 
+.PHONY: bench-curves
+bench-curves: .venv bed-vllm bed-model ## the real engine's step time by running batch, with and without speculation (100 min)
+	@mkdir -p build
+	$(BIN)/python -m tests.bench.curves --out build/bench-curves.json
+
+# By a result of bench-curves: make bench-mixed CURVES=docs/results/bench-curves-2026-11-30.json
+CURVES ?= build/bench-curves.json
+.PHONY: bench-mixed
+bench-mixed: .venv tool-helm ## mixed traffic with speculation always on, always off and by route, on equal hardware
+	@mkdir -p build
+	$(call with_bed,$(BIN)/python -m tests.bench.mixed --curves $(CURVES) --out build/bench-mixed.json)
+
 .PHONY: bench-router
 bench-router: .venv tool-envoy ## Envoy's CPU an event, with and without our filters
 	@mkdir -p build

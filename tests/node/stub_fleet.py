@@ -49,6 +49,7 @@ def stub_fleet(
     step_ms: float = 20.0,
     acceptance: float = 0.6,
     policy: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
 ) -> Manifest:
     """A SpecDeployment with `replicas` stub pods of 64 sequences each.
 
@@ -56,8 +57,10 @@ def stub_fleet(
         step_ms: one decode step.
         acceptance: probability that the next draft token is accepted.
         policy: `spec.policy`; default decides by both lines with the defaults of the API.
+        env: further settings of the stub, see stub_image/vllm.py.
     """
-    env = {"STUB_STEP_MS": str(step_ms), "STUB_PREFILL_MS": str(step_ms), "STUB_ACCEPTANCE": str(acceptance)}
+    pace = {"STUB_STEP_MS": str(step_ms), "STUB_PREFILL_MS": str(step_ms), "STUB_ACCEPTANCE": str(acceptance)}
+    pace |= env or {}
     container = {
         "name": "engine",
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
@@ -74,7 +77,7 @@ def stub_fleet(
                 "version": "0.32.0",
                 "image": image,
                 "args": {"max-num-seqs": str(SEQUENCES)},
-                "env": [{"name": key, "value": value} for key, value in env.items()],
+                "env": [{"name": key, "value": value} for key, value in pace.items()],
             },
             "target": {"model": "stub/model"},
             "drafts": [{"name": DRAFT, "mode": "NGram", "tokens": DRAFT_TOKENS}],

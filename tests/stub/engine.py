@@ -1,7 +1,8 @@
 """An engine that speaks vLLM's API at a set pace, for everything that is not about vLLM itself.
 
-Run it as `python -m tests.stub.engine --port 8000 ...` or as a single file. A decode step takes `--step-ms` and emits
-one token plus the accepted draft tokens; `--max-num-seqs` requests run at once and the others wait. What it adds to an
+Run it as `python -m tests.stub.engine --port 8000 ...` or as a single file. A decode step takes `--step-ms`, or by
+`--step-curve` the longer the more requests run, and emits one token plus the accepted draft tokens; `--max-num-seqs`
+requests run at once and the others wait. What it adds to an
 answer is what vLLM 0.32 adds with `--per-request-spec-decode-metrics summary`, and only where vLLM does: with a
 speculative config, on chat/completions and completions, for one answer.
 
@@ -18,7 +19,9 @@ import json
 import random
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,8 @@ class Config:
     draft_tokens: int = 0
     """k; 0 serves without speculation."""
     step_ms: float = 5.0
+    step_curve: tuple[tuple[float, float], ...] = ()
+    """(running requests, milliseconds a step), ascending; straight lines between and beyond. Goes before `step_ms`."""
     prefill_ms: float = 5.0
     max_num_seqs: int = 64
     acceptance: float = 0.6
@@ -227,6 +232,22 @@ def _pace(request: web.Request, name: str, default_ms: float) -> float:
     return float(request.headers.get(f"x-stub-{name}-ms", default_ms)) / 1000
 
 
+def on_curve(curve: Sequence[tuple[float, float]], running: float) -> float:
+    """The value of a curve through two points or more; before the first it is level, after the last it goes on."""
+    if running <= curve[0][0]:
+        return curve[0][1]
+    (x0, y0), (x1, y1) = next((pair for pair in pairwise(curve) if running <= pair[1][0]), (curve[-2], curve[-1]))
+    return y0 + (y1 - y0) * (running - x0) / (x1 - x0)
+
+
+async def _step(request: web.Request) -> None:
+    """One decode step, as long as it takes with what runs now."""
+    state = request.app[STATE]
+    config = state.config
+    default = on_curve(config.step_curve, state.running) if config.step_curve else config.step_ms
+    await asyncio.sleep(_pace(request, "step", default))
+
+
 def _answer(request: web.Request, body: dict[str, Any]) -> Answer:
     state = request.app[STATE]
     tokens = int(body.get("max_completion_tokens") or body.get("max_tokens") or 16)
@@ -252,8 +273,9 @@ async def whole(request: web.Request, body: dict[str, Any]) -> web.Response:
     """An answer in one piece."""
     config = request.app[STATE].config
     answer = _answer(request, body)
-    seconds = _pace(request, "prefill", config.prefill_ms) + _pace(request, "step", config.step_ms) * len(answer.steps)
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(_pace(request, "prefill", config.prefill_ms))
+    for _ in answer.steps:
+        await _step(request)
     if request.headers.get("x-stub-die"):
         _die(request)
     count = int(body.get("n") or 1)
@@ -286,7 +308,7 @@ async def stream(request: web.Request, body: dict[str, Any]) -> web.StreamRespon
     sent = 0
     for number, size in enumerate(answer.steps):
         if number:
-            await asyncio.sleep(_pace(request, "step", config.step_ms))
+            await _step(request)
         if die == "mid-stream" and number == len(answer.steps) // 2:
             _die(request)
         text = "".join(WORDS[(sent + i) % len(WORDS)] for i in range(size))
@@ -408,6 +430,10 @@ def _acceptance_of(text: str) -> tuple[str, str, float]:
     return name, value, float(rate)
 
 
+def _curve(text: str) -> tuple[tuple[float, float], ...]:
+    return tuple(sorted((float(running), float(ms)) for running, ms in json.loads(text)))
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -416,6 +442,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--model", default="stub")
     made.add_argument("--draft-tokens", type=int, default=0)
     made.add_argument("--step-ms", type=float, default=5.0)
+    made.add_argument("--step-curve", type=_curve, default=(), metavar="[[RUNNING, MS], ...]")
     made.add_argument("--prefill-ms", type=float, default=5.0)
     made.add_argument("--max-num-seqs", type=int, default=64)
     made.add_argument("--acceptance", type=float, default=0.6)
@@ -434,6 +461,7 @@ def main() -> None:
         model=args.model,
         draft_tokens=args.draft_tokens,
         step_ms=args.step_ms,
+        step_curve=args.step_curve,
         prefill_ms=args.prefill_ms,
         max_num_seqs=args.max_num_seqs,
         acceptance=args.acceptance,

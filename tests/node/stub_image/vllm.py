@@ -1,6 +1,8 @@
 """`vllm serve MODEL ...` of the stub image: reads the flags that specfleet renders and serves at the stub's pace.
 
-The pace comes by environment, as a pool's `engine.env`: STUB_STEP_MS, STUB_PREFILL_MS, STUB_ACCEPTANCE.
+The pace comes by environment, as a pool's `engine.env`: STUB_STEP_MS, STUB_PREFILL_MS, STUB_ACCEPTANCE; or by curves,
+of which the pool takes its own (STUB_CURVES: {"speculative": [[RUNNING, MS], ...], "baseline": ...}), and by the value
+of a header (STUB_ACCEPTANCE_OF: {"HEADER=VALUE": RATE, ...}).
 """
 
 from __future__ import annotations
@@ -26,12 +28,18 @@ def stub_arguments(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--speculative-config", type=json.loads, default={})
     parser.add_argument("--shutdown-timeout", default="60")
     given, _ = parser.parse_known_args(list(arguments))
+    draft_tokens = given.speculative_config.get("num_speculative_tokens", 0)
+    curves = json.loads(os.environ.get("STUB_CURVES", "{}"))
+    curve = curves.get("speculative" if draft_tokens else "baseline")
+    rates = json.loads(os.environ.get("STUB_ACCEPTANCE_OF", "{}"))
     return [
+        *([f"--step-curve={json.dumps(curve)}"] if curve else []),
+        *(f"--acceptance-of={header}:{rate}" for header, rate in rates.items()),
         f"--host={given.host}",
         f"--port={given.port}",
         f"--model={given.served_model_name or given.model}",
         f"--max-num-seqs={given.max_num_seqs}",
-        f"--draft-tokens={given.speculative_config.get('num_speculative_tokens', 0)}",
+        f"--draft-tokens={draft_tokens}",
         f"--drain-seconds={given.shutdown_timeout}",
         f"--step-ms={os.environ.get('STUB_STEP_MS', '20')}",
         f"--prefill-ms={os.environ.get('STUB_PREFILL_MS', '20')}",
