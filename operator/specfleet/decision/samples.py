@@ -18,6 +18,7 @@ START_SLACK_SECONDS = 2.0  # a process start is read as now - uptime, in whole s
 MIN_GAP_SECONDS = 120.0
 MIN_STALE_SECONDS = 90.0
 FORGET_SECONDS = 3600.0
+MOST_PER_SECOND = 100_000_000  # tokens, or requests, of one route at one router: more than any accelerators decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Kind(StrEnum):
     COUNTER_FELL = "CounterFell"
     NOT_A_COUNT = "NotACount"
     ACCEPTED_OVER_DRAFTED = "AcceptedOverDrafted"
+    LEAP = "Leap"
     STALE = "Stale"
 
 
@@ -177,7 +179,8 @@ class Ledger:
         young = 0.0 <= at - started_at <= self._block_seconds
         if young and started_at >= self._born and not seen_before:
             for route, counts in totals.items():
-                self._add(source, route, _ZERO, counts, at - started_at)
+                if not self._leapt(source, route, _ZERO, counts, at - started_at):
+                    self._add(source, route, _ZERO, counts, at - started_at)
         self._sources[source] = _Source(started_at, at, {route: _Base(at, counts) for route, counts in totals.items()})
 
     def _rebase(
@@ -208,17 +211,19 @@ class Ledger:
             if at - base.at > self.gap_seconds:
                 self._report(source, Kind.GAP, f"{at - base.at:.0f} s without a usable count", route)
                 known.routes[route] = _Base(at, counts)
-            elif self._grew(source, route, base.totals, counts):
+            elif self._grew(source, route, base.totals, counts, at - base.at):
                 self._add(source, route, base.totals, counts, at - base.at)
                 known.routes[route] = _Base(at, counts)
             elif later:
                 # Most likely a young process that has overtaken its predecessor: this interval cannot be told apart.
                 known.routes[route] = _Base(at, counts)
 
-    def _grew(self, source: str, route: str, old: RouteTotals, new: RouteTotals) -> bool:
+    def _grew(self, source: str, route: str, old: RouteTotals, new: RouteTotals, seconds: float) -> bool:
         """Whether the difference is one that can be counted; if not, the next sample covers this interval too."""
         if _fell(old, new):
             self._report(source, Kind.COUNTER_FELL, "a counter fell though the router did not restart", route)
+            return False
+        if self._leapt(source, route, old, new, seconds):
             return False
         accepted, drafted = new.accepted - old.accepted, new.drafted - old.drafted
         if accepted > drafted or accepted > new.tokens - old.tokens:
@@ -226,6 +231,15 @@ class Ledger:
             self._report(source, Kind.ACCEPTED_OVER_DRAFTED, text, route)
             return False
         return True
+
+    def _leapt(self, source: str, route: str, old: RouteTotals, new: RouteTotals, seconds: float) -> bool:
+        """Whether a counter grew by more than can be served in that time, as one does that wraps or holds rubbish."""
+        most = MOST_PER_SECOND * max(seconds, 1.0)
+        grown = {one.name: getattr(new, one.name) - getattr(old, one.name) for one in fields(RouteTotals)}
+        beyond = {name: by for name, by in grown.items() if by > most}
+        for name, by in beyond.items():
+            self._report(source, Kind.LEAP, f"{name} grew by {by} in {seconds:.0f} s", route)
+        return bool(beyond)
 
     def _add(self, source: str, route: str, old: RouteTotals, new: RouteTotals, seconds: float) -> None:
         before = self._pending.get((route, source), Increment())

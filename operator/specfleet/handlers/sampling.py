@@ -17,7 +17,7 @@ from specfleet.metrics.own import OperatorMetrics
 
 logger = logging.getLogger(__name__)
 UNREACHABLE_SECONDS = 300.0
-IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUNTER_FELL})
+IMPLAUSIBLE = frozenset({Kind.NOT_A_COUNT, Kind.ACCEPTED_OVER_DRAFTED, Kind.COUNTER_FELL, Kind.LEAP})
 
 
 async def sample(

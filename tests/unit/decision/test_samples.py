@@ -200,3 +200,25 @@ def test_evidence_is_held_while_fewer_than_half_of_the_routers_report(ledger: Le
     assert ledger.hold(BEGIN + 120, routers) is Hold.INSUFFICIENT_COVERAGE
     assert ledger.hold(BEGIN + 300, routers) is Hold.METRICS_UNAVAILABLE
     assert ledger.hold(BEGIN + 300, []) is Hold.METRICS_UNAVAILABLE
+
+
+def test_a_counter_that_leaps_is_left_out_until_it_comes_back(ledger: Ledger) -> None:
+    observe(ledger, 0, 1000)
+    ledger.observe("a", OLD, BEGIN + 30, {"chat": RouteTotals(2**63, 80_000, 2**63, 2**63)})
+    assert taken(ledger, 30) == (0, {Kind.LEAP})
+    observe(ledger, 60, 1030)
+    assert taken(ledger, 60) == (30, set())
+
+
+def test_a_counter_that_stays_where_it_leapt_is_a_new_base_after_two_minutes(ledger: Ledger) -> None:
+    observe(ledger, 0, 1000)
+    for seconds in (30, 60, 90, 120, 150):
+        observe(ledger, seconds, 2**60 + seconds)
+    assert taken(ledger, 150) == (0, {Kind.LEAP, Kind.GAP})
+    observe(ledger, 180, 2**60 + 180)
+    assert taken(ledger, 180) == (30, set())
+
+
+def test_a_young_router_that_has_served_more_than_it_can_is_only_a_base(ledger: Ledger) -> None:
+    observe(ledger, 100, 2**60, started=BEGIN + 50)
+    assert taken(ledger, 100) == (0, {Kind.LEAP})
