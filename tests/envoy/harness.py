@@ -159,10 +159,19 @@ class Engine:
 class Router:
     """One Envoy with the files that the operator would mount."""
 
-    def __init__(self, directory: Path, dns: Dns, plan: RouterPlan, *, lua: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        dns: Dns,
+        plan: RouterPlan,
+        *,
+        lua: str | None = None,
+        edit: Callable[[str], str] | None = None,
+    ) -> None:
         self.directory = directory
         self.dns = dns
         self.lua = lua
+        self.edit = edit or (lambda text: text)
         self.data, self.read, self.admin, self.table = free_ports(4)
         self.boot = directory / "bootstrap"
         self.routes = directory / "routes"
@@ -204,7 +213,7 @@ class Router:
                 "dns_resolver_options": {"use_tcp_for_dns_lookups": False, "no_default_search_domain": True},
             },
         }
-        (self.boot / "bootstrap.yaml").write_text(yaml.safe_dump(document))
+        (self.boot / "bootstrap.yaml").write_text(self.edit(yaml.safe_dump(document)))
         (self.boot / "filter.lua").write_text(self.lua or found["filter.lua"])
 
     def write_files(self, found: dict[str, str]) -> None:
@@ -212,7 +221,7 @@ class Router:
         version = self.routes / f"..{next(self._writes)}"
         version.mkdir()
         for name, text in found.items():
-            (version / name).write_text(text)
+            (version / name).write_text(self.edit(text))
             link = self.routes / name
             if not link.is_symlink():
                 link.symlink_to(Path("..data") / name)
@@ -354,14 +363,15 @@ def bed(
     speculative: int = 1,
     options: tuple[str, ...] = (),
     lua: str | None = None,
+    edit: Callable[[str], str] | None = None,
 ) -> Iterator[Bed]:
-    """A running bed, taken down at the end."""
+    """A running bed, taken down at the end; `edit` changes the router's files: limits that a test can wait for."""
     plan = plan or make_plan()
     dns = Dns()
     base = [Engine(options=options) for _ in range(baseline)]
     spec = [Engine(options=("--draft-tokens", "4", *options)) for _ in range(speculative)]
     dns.table = {"baseline.test": [one.host for one in base], "ngram.test": [one.host for one in spec]}
-    router = Router(directory, dns, plan, lua=lua)
+    router = Router(directory, dns, plan, lua=lua, edit=edit)
     try:
         for engine in [*base, *spec]:
             engine.start()

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.envoy.harness import LOOPBACK, eventually, free_ports, get
 from tests.testbed import api
@@ -53,15 +53,15 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def engine(*flags: str, host: str = LOOPBACK, port: int | None = None) -> Iterator[str]:
-    """A running engine's address."""
+def engine(*flags: str, host: str = LOOPBACK, port: int | None = None, log: IO[bytes] | None = None) -> Iterator[str]:
+    """A running engine's address; what it says goes to `log`, else to where our own errors go."""
     port = port or free_ports(1)[0]
     command = [str(api.vllm_python()), "-m", "vllm.entrypoints.cli.main", "serve", str(api.model_dir())]
     command += ["--served-model-name", MODEL, "--host", host, "--port", str(port), "--enforce-eager"]
     command += ["--max-model-len", "1024", "--max-num-seqs", "4", "--gpu-memory-utilization", "0.3"]
     command += ["--speculative-config", json.dumps(SPECULATION), *flags]
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1"}
-    process = subprocess.Popen(command, env=environment, stdout=sys.stderr)
+    process = subprocess.Popen(command, env=environment, stdout=log or sys.stderr, stderr=log)
     url = f"http://{host}:{port}"
     try:
         eventually("the engine is ready", lambda: process.poll() is not None or get(f"{url}/health")[0] == 200, 400)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.envoy.harness import ENGINE_PORT, Dns, Router, get, loopback_host, make_plan
+from tests.envoy.harness import ENGINE_PORT, Dns, Router, eventually, get, loopback_host, make_plan
 from tests.envoy.record import SCENARIOS, ask, engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.node]
@@ -21,7 +22,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Router, str
     host, dns = loopback_host(), Dns()
     dns.table = {"baseline.test": [], "ngram.test": [host]}
     router = Router(tmp_path_factory.mktemp("live"), dns, make_plan())
-    with engine("--per-request-spec-decode-metrics", "summary", host=host, port=ENGINE_PORT) as url:
+    flags = ("--per-request-spec-decode-metrics", "summary", "--enable-log-requests")
+    with (
+        (router.directory / "engine.log").open("wb") as log,
+        engine(*flags, host=host, port=ENGINE_PORT, log=log) as url,
+    ):
         try:
             router.start()
             router.await_healthy("ngram", 1)
@@ -76,3 +81,25 @@ def test_the_counters_are_the_engines_own(live: tuple[Router, str]) -> None:
     assert 0 <= (grown["accepted"] - engine_before["accepted"]) - accepted <= 8
     assert accepted <= after.decode_tokens - before.decode_tokens - (after.rounds - before.rounds)
     assert after.stream_decode_us > before.stream_decode_us
+
+
+def test_a_request_that_was_given_up_is_followed_from_the_clients_header_to_the_engines_log(
+    live: tuple[Router, str],
+) -> None:
+    router, url = live
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    headers = {"x-request-id": "incident-7", "traceparent": f"00-{trace}-b7ad6b7169203331-01", "x-tenant": "acme"}
+    body = {"stream": True, "max_tokens": 900, "ignore_eos": True, "messages": [{"role": "user", "content": "SECRET"}]}
+    client = http.client.HTTPConnection("127.0.0.1", router.data)
+    client.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json", **headers})
+    answer = client.getresponse()
+    assert answer.headers["x-request-id"] == "incident-7"
+    assert '"id":"chatcmpl-incident-7"' in answer.readline().decode()
+    answer.close()
+    client.close()
+    line = router.line("incident-7")
+    expected = {"traceId": trace, "tenant": "acme", "pool": "ngram", "flags": "DC", "host": url.removeprefix("http://")}
+    assert {key: line[key] for key in expected} == expected
+    log = router.directory / "engine.log"
+    eventually("the engine to say so", lambda: "Request chatcmpl-incident-7 aborted." in log.read_text())
+    assert "SECRET" not in log.read_text() + (router.directory / "access.log").read_text()

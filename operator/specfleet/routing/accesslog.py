@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from specfleet.routing.identity import TENANT_KEY, TRACE_KEY
 from specfleet.routing.names import METADATA
 
 Resource = dict[str, Any]
@@ -28,6 +29,18 @@ OUTCOME = (
 # From the first byte of the answer's body, the first token (engines send headers long before), to the last.
 DECODE_MICROSECONDS = "%COMMON_DURATION(US_RX_BODY_BEG:US_RX_END:us)%"
 WHOLE_MICROSECONDS = "%COMMON_DURATION(DS_RX_BEG:US_RX_END:us)%"
+
+
+LOGGED_BYTES = 128
+"""Of what a client may choose freely: its request id, which is cut to this on the way to the engine too, and tenant."""
+LOGGED_PATH_BYTES = 512
+
+# An answer that Envoy gives before it has read the head of a request has an id of its own (bootstrap.py).
+_ID = "X-REQUEST-ID"
+REQUEST_ID = (
+    f'%COALESCE({{"operators": [{{"command": "REQ", "param": "{_ID}"}}, {{"command": "RESP", "param": "{_ID}"}}]}})'
+    f":{LOGGED_BYTES}%"
+)
 
 
 def access_loggers() -> list[Resource]:
@@ -132,11 +145,11 @@ def _line() -> Resource:
     """One JSON line a request on standard output. No part of a prompt or an answer is in it."""
     fields = {
         "time": "%START_TIME(%Y-%m-%dT%H:%M:%S.%3fZ)%",
-        "requestId": "%REQ(X-REQUEST-ID)%",
-        "traceId": _value("trace"),
-        "tenant": _value("tenant"),
+        "requestId": REQUEST_ID,
+        "traceId": _value(TRACE_KEY),
+        "tenant": f"%DYNAMIC_METADATA({METADATA}:{TENANT_KEY}):{LOGGED_BYTES}%",
         "method": "%REQ(:METHOD)%",
-        "path": "%PATH(NQ:PATH)%",
+        "path": f"%PATH(NQ:PATH):{LOGGED_PATH_BYTES}%",
         "route": f"%METADATA(ROUTE:{METADATA}:user_route)%",
         "countedAs": ROUTE,
         "pool": POOL,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from specfleet.routing import names, process
-from specfleet.routing.accesslog import access_loggers, active_logger
+from specfleet.routing.accesslog import LOGGED_BYTES, access_loggers, active_logger
+from specfleet.routing.identity import identity_filter
 
 Resource = dict[str, Any]
 
@@ -141,6 +142,10 @@ def _early(*mutations: Resource) -> list[Resource]:
     ]
 
 
+def _header(key: str, value: str, action: str) -> Resource:
+    return {"append": {"header": {"key": key, "value": value}, "append_action": action}}
+
+
 def _rds(places: Places) -> Resource:
     return {"route_config_name": names.ROUTE_TABLE, "config_source": _file(places, "rds.yaml")}
 
@@ -179,10 +184,14 @@ def _data_listener(places: Places) -> Resource:
             {"remove_on_match": {"key_matcher": {"prefix": "x-specfleet-"}}},
             {"remove": names.CUSTOM_LABELS_HEADER},
             {"remove": "accept-encoding"},
+            # The engine, the client and the log have the same id, whatever length the client's own has.
+            _header("x-request-id", f"%REQ(X-REQUEST-ID):{LOGGED_BYTES}%", "OVERWRITE_IF_EXISTS"),
         ),
         "local_reply_config": _local_replies(),
         "access_log": access_loggers(),
         "http_filters": [
+            # Before the buffer, which answers 413 and 408 by itself, and on every route: refusals are logged with it.
+            {"name": names.IDENTITY_FILTER, "typed_config": identity_filter()},
             {
                 "name": names.BUFFER_FILTER,
                 "typed_config": {
@@ -252,12 +261,7 @@ def _table_listener(places: Places) -> Resource:
         "stat_prefix": "table",
         "rds": _rds(places),
         "early_header_mutation_extensions": _early(
-            {
-                "append": {
-                    "header": {"key": names.LISTENER_HEADER, "value": "table"},
-                    "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-                }
-            }
+            _header(names.LISTENER_HEADER, "table", "OVERWRITE_IF_EXISTS_OR_ADD"),
         ),
         "http_filters": [_router(upstream_log=False)],
     }
@@ -269,10 +273,10 @@ def _error(message: str, kind: str, code: str) -> Resource:
     return {"json_format": {"error": {"message": message, "type": kind, "param": None, "code": code}}}
 
 
-def _status_is(code: int) -> Resource:
+def _status_is(code: int, op: str = "EQ") -> Resource:
     return {
         "status_code_filter": {
-            "comparison": {"op": "EQ", "value": {"default_value": code, "runtime_key": f"specfleet.status.{code}"}}
+            "comparison": {"op": op, "value": {"default_value": code, "runtime_key": f"specfleet.status.{code}"}}
         }
     }
 
@@ -288,32 +292,37 @@ def _local_replies() -> Resource:
               "maxRequestBytes of this endpoint. Send a smaller body, or have the limit raised.",
          invalid, "request_too_large"),
         (408, "The request did not arrive in time.", invalid, "request_timeout"),
+        (431, "The request's headers are larger than 60 KiB.", invalid, "headers_too_large"),
     ]  # fmt: skip
-    mappers: list[Resource] = [
-        {
-            "filter": {"response_flag_filter": {"flags": ["UO"]}},
-            "status_code": 429,
-            "headers_to_add": [
-                {"header": {"key": "retry-after", "value": "1"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-            ],
-            "body_format_override": _error(
-                "All sequences of this endpoint are taken. Try again shortly.", "rate_limit_error", "overloaded"
-            ),
-        },
-        {
-            "filter": {"response_flag_filter": {"flags": ["UH"]}},
-            "body_format_override": _error(
-                "No engine that may serve this request is ready.", "server_error", "no_ready_engine"
-            ),
-        },
-        *(
-            {"filter": _status_is(status), "body_format_override": _error(message, kind, code)}
-            for status, message, kind, code in texts
-        ),
-    ]
+    retry = {"header": {"key": "retry-after", "value": "1"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+    # What is refused before the head of a request has been read has no id yet; setting one does not change a known one.
+    own_id = {"header": {"key": "x-request-id", "value": "%UNIQUE_ID%"}, "append_action": "ADD_IF_ABSENT"}
+    taken = _error("All sequences of this endpoint are taken. Try again shortly.", "rate_limit_error", "overloaded")
+    sick = _error("No engine that may serve this request is ready.", "server_error", "no_ready_engine")
+    other = _error(
+        "The router has no answer of an engine: %RESPONSE_CODE_DETAILS%.", "server_error", "engine_unavailable"
+    )
     return {
-        "mappers": mappers,
-        "body_format": _error(
-            "The router has no answer of an engine: %RESPONSE_CODE_DETAILS%.", "server_error", "engine_unavailable"
-        ),
+        "mappers": [
+            {
+                "filter": {"response_flag_filter": {"flags": ["UO"]}},
+                "status_code": 429,
+                "headers_to_add": [retry, own_id],
+                "body_format_override": taken,
+            },
+            {
+                "filter": {"response_flag_filter": {"flags": ["UH"]}},
+                "headers_to_add": [own_id],
+                "body_format_override": sick,
+            },
+            *(
+                {
+                    "filter": _status_is(status),
+                    "headers_to_add": [own_id],
+                    "body_format_override": _error(message, kind, code),
+                }
+                for status, message, kind, code in texts
+            ),
+            {"filter": _status_is(100, "GE"), "headers_to_add": [own_id], "body_format_override": other},
+        ]
     }

@@ -370,10 +370,6 @@ local function on_request(h)
   local headers = h:headers()
   local fleet = h:virtualHost():metadata():get(NAMESPACE) or {}
   set(h, "seen", "1")
-  local trace = match(headers:get("traceparent") or "", "^%x%x%-(%x+)%-")
-  if trace and #trace == 32 then set(h, "trace", trace) end
-  local tenant = fleet.tenant and headers:get(fleet.tenant)
-  if tenant then set(h, "tenant", sub(tenant, 1, 128)) end
   local coding = headers:get("content-encoding")
   if headers:get(":method") ~= "POST" or (coding and coding ~= "identity") then return end
   local body = h:body()

@@ -10,6 +10,7 @@ ROUTE_TABLE = "specfleet"
 METADATA = "specfleet"
 """Key of our dynamic metadata, route metadata and endpoint metadata."""
 LUA_FILTER = "envoy.filters.http.lua"
+IDENTITY_FILTER = "envoy.filters.http.header_to_metadata"
 BUFFER_FILTER = "envoy.filters.http.buffer"
 
 BASELINE_HOSTS = "baseline-hosts"

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from specfleet.routing import names
+from specfleet.routing.identity import identity_filter
 from specfleet.routing.plan import Match, RoutePlan, RouterPlan
 
 Resource = dict[str, Any]
@@ -54,7 +55,8 @@ def route_table(plan: RouterPlan) -> Resource:
                     names.BUFFER_FILTER: {
                         "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.BufferPerRoute",
                         "buffer": {"max_request_bytes": plan.max_request_bytes + EDIT_BYTES},
-                    }
+                    },
+                    **({names.IDENTITY_FILTER: identity_filter(plan.tenant_header)} if plan.tenant_header else {}),
                 },
                 "routes": [
                     _served_route(served),
@@ -85,15 +87,12 @@ def served_document(plan: RouterPlan) -> Resource:
 
 def _fleet(plan: RouterPlan) -> Resource:
     """What the Lua filter has to know of this deployment."""
-    fleet: Resource = {
+    return {
         "served": plan.served_name,
         "aliases": dict.fromkeys(plan.aliases, True),
         "refused": list(plan.refused_fields),
         "limit": plan.max_request_bytes,
     }
-    if plan.tenant_header:
-        fleet["tenant"] = plan.tenant_header.lower()
-    return fleet
 
 
 def _retry_policy() -> Resource:
