@@ -72,8 +72,12 @@ test-envoy: .venv tool-envoy bed-prometheus ## the router's configuration in a r
 	$(PYTEST) tests -m envoy
 
 .PHONY: test-cluster
-test-cluster: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm ## API, operator and chart on a real API server
-	$(PYTEST) $(SIDE_BY_SIDE) tests -m cluster
+test-cluster: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-helm tool-envoy ## API, operator and chart on a real API server
+	$(PYTEST) $(SIDE_BY_SIDE) tests -m "cluster and not faults"
+
+.PHONY: test-faults
+test-faults: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-envoy ## the longer fault tests on a real API server: a kill at each step, 1,000 routes (20 min)
+	$(PYTEST) $(SIDE_BY_SIDE) tests -m faults
 
 .PHONY: test-node-smoke
 test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's script, with a shorter load, on a whole node

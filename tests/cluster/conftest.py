@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 
 from tests.cluster.api import OWNED, Api, Body, Refused, eventually
 from tests.cluster.kubelet import Kubelet
+from tests.cluster.live_fleet import Engines, LiveFleet
 from tests.cluster.operator_process import ROOT, OperatorProcess
 from tests.cluster.routers import Router, free_port
 from tests.testbed import api as testbed
@@ -49,12 +50,15 @@ class World:
     router_port: int
     kubelet: Kubelet
     directory: Path
+    audit_log: Path
     operators: list[OperatorProcess] = field(default_factory=list)
 
-    def start(self, wrapper: tuple[str, ...] = (), *, wait: bool = True) -> OperatorProcess:
+    def start(
+        self, wrapper: tuple[str, ...] = (), *, wait: bool = True, environment: Mapping[str, str] | None = None
+    ) -> OperatorProcess:
         """One more operator."""
         log = self.directory / f"operator-{len(self.operators)}.log"
-        one = OperatorProcess(self.kubeconfig, self.namespace, self.router_port, log, wrapper)
+        one = OperatorProcess(self.kubeconfig, self.namespace, self.router_port, log, wrapper, environment)
         self.operators.append(one)
         return one.ready() if wait else one
 
@@ -133,12 +137,21 @@ class World:
 
     @property
     def routers(self) -> list[Router]:
-        """The routers that run."""
-        return list(self.kubelet.routers.values())
+        """The routers that run, where they are not Envoys."""
+        return [one for one in self.kubelet.routers.values() if isinstance(one, Router)]
 
     def events(self, reason: str) -> list[Body]:
         """Events with this reason."""
         return [one for one in self.api.list("Event", self.namespace) if one["reason"] == reason]
+
+    def writes(self, operator: OperatorProcess) -> list[Body]:
+        """What one operator asked the API server to write in this namespace, by the audit log, its lease included.
+
+        Each has `verb`, `objectRef` (resource, name), `responseStatus.code` and `requestReceivedTimestamp`.
+        """
+        lines = self.audit_log.read_text().rpartition("\n")[0].splitlines()
+        found = [json.loads(line) for line in lines if f"({operator.log.stem}_" in line]
+        return [one for one in found if (one.get("objectRef") or {}).get("namespace") == self.namespace]
 
     def versions(self) -> dict[str, str]:
         """resourceVersion of everything that the operator may write."""
@@ -154,7 +167,7 @@ class World:
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testbed.ControlPlane]:
     """An API server with the CRDs, and the controllers."""
-    plane = testbed.ensure_control_plane(tmp_path_factory.mktemp("control-plane"), controllers=True)
+    plane = testbed.ensure_control_plane(tmp_path_factory.mktemp("control-plane"), controllers=True, audited=True)
     api = Api(plane.kubeconfig)
     for path in sorted((ROOT / "crds").glob("*.yaml")):
         crd = yaml.safe_load(path.read_text())
@@ -180,7 +193,7 @@ def world(api_server: testbed.ControlPlane, tmp_path: Path) -> Iterator[World]:
     api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     port = free_port()
     kubelet = Kubelet(api, namespace, port)
-    one = World(api, api_server.kubeconfig, namespace, port, kubelet, tmp_path)
+    one = World(api, api_server.kubeconfig, namespace, port, kubelet, tmp_path, api_server.audit_log)
     try:
         yield one
     finally:
@@ -189,3 +202,17 @@ def world(api_server: testbed.ControlPlane, tmp_path: Path) -> Iterator[World]:
                 operator.kill()
         kubelet.stop()
         api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """An engine for each pool, for all fleets of this process."""
+    running = Engines.started()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def fleet(world: World, engines: Engines, tmp_path: Path) -> LiveFleet:
+    """The world's SpecDeployment with Envoys as routers, yet to be created."""
+    return LiveFleet(world, engines, tmp_path / "routers")

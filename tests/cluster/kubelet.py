@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from tests.cluster.addresses import ENGINE_ADDRESS
 from tests.cluster.api import Api, Body, Refused
@@ -20,6 +20,22 @@ ANNOTATION = "specfleet.dev/routes-version"
 Trouble = Callable[[Body], Body | None]
 
 
+class AnyRouter(Protocol):
+    """What the kubelet does to a router."""
+
+    address: str
+
+    @property
+    def served(self) -> dict[str, Any] | None:
+        """The table that it serves."""
+
+    def load(self, routes: dict[str, str]) -> None:
+        """Take over the files of the ConfigMap."""
+
+    def close(self) -> None:
+        """End it."""
+
+
 class Kubelet:
     """Runs in a thread of its own until it is stopped."""
 
@@ -28,7 +44,8 @@ class Kubelet:
         self._stopping = threading.Event()
         self._annotated: dict[str, str | None] = {}
         self._said: dict[str, Body] = {}
-        self.routers: dict[str, Router] = {}
+        self.make_router: Callable[[int], AnyRouter] = Router
+        self.routers: dict[str, AnyRouter] = {}
         self.syncing = True
         self.addresses: dict[str, str] = {}  # of pods that are not specfleet's, by their label `app`
         self.trouble: Trouble = lambda pod: None
@@ -88,7 +105,7 @@ class Kubelet:
         annotation = (pod["metadata"].get("annotations") or {}).get(ANNOTATION)
         router = self.routers.get(uid)
         if router is None:
-            router = self.routers[uid] = Router(self._port)
+            router = self.routers[uid] = self.make_router(self._port)
         elif self._annotated.get(uid) == annotation or not self.syncing:
             return
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}

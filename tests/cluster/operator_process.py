@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.cluster.api import eventually
@@ -21,20 +22,28 @@ class OperatorProcess:
 
     Args:
         wrapper: a script that starts the operator in another way, with arguments of its own.
+        environment: variables beside those of this process.
     """
 
     def __init__(
-        self, kubeconfig: Path, namespace: str, router_port: int, log: Path, wrapper: tuple[str, ...] = ()
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        router_port: int,
+        log: Path,
+        wrapper: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
         self.log = log
         command = [sys.executable, *(wrapper or START)]
         command += ["--kubeconfig", str(kubeconfig), "-n", namespace, "--lease-namespace", namespace]
         command += ["--host", "127.0.0.1", "--port", str(self.port), "--router-port", str(router_port)]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}", "POD_NAME": log.stem}
-        environment.pop("POD_NAMESPACE", None)
+        variables = {**os.environ, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}", "POD_NAME": log.stem}
+        variables.pop("POD_NAMESPACE", None)
+        variables |= environment or {}
         with log.open("ab") as out:
-            self.process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=ROOT)
+            self.process = subprocess.Popen(command, stdout=out, stderr=out, env=variables, cwd=ROOT)
 
     def ready(self) -> OperatorProcess:
         """Wait until its readiness probe says so."""

@@ -41,17 +41,19 @@ class ControlPlane:
     Args:
         kubeconfig: of a user who may do everything.
         state_dir: its state and, under `logs/`, its logs.
+        audit_log: every write, one line of JSON each; only where that was asked for.
     """
 
     kubeconfig: Path
     state_dir: Path
+    audit_log: Path
 
     def stop(self) -> None:
         """End it and remove its state."""
         light_bed.down(self.state_dir)
 
 
-def ensure_control_plane(state_dir: Path, controllers: bool = False) -> ControlPlane:
+def ensure_control_plane(state_dir: Path, controllers: bool = False, audited: bool = False) -> ControlPlane:
     """An API server with RBAC and validating admission policies in `state_dir`; about 6 s.
 
     It has no kubelet: pods can be created and stay pending. It ends with the process that asked for it, at the latest
@@ -59,9 +61,10 @@ def ensure_control_plane(state_dir: Path, controllers: bool = False) -> ControlP
 
     Args:
         controllers: also run kube-controller-manager (garbage collection, namespace deletion, ReplicaSets).
+        audited: keep an audit log of all writes.
     """
-    layout = light_bed.up(state_dir, controllers=controllers, owned=True)
-    return ControlPlane(layout.kubeconfig, layout.state)
+    layout = light_bed.up(state_dir, controllers=controllers, owned=True, audited=audited)
+    return ControlPlane(layout.kubeconfig, layout.state, layout.audit_log)
 
 
 @dataclass(frozen=True)

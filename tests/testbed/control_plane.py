@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Layout:
         advertised: address in the endpoints of the Service `kubernetes`; the API server takes no loopback address here.
         ports: of the API server, etcd's clients and etcd's peers.
         pods_possible: a kubelet will join, so that service accounts are enforced as on a real cluster.
+        audited: every write is recorded in `audit_log`.
     """
 
     state: Path
@@ -33,6 +35,12 @@ class Layout:
     ports: tuple[int, int, int]
     service_cidr: str
     pods_possible: bool
+    audited: bool = False
+
+    @property
+    def audit_log(self) -> Path:
+        """One line of JSON a write (audit.k8s.io/v1), written before the write is answered."""
+        return self.state / "logs" / "audit.log"
 
     @property
     def server(self) -> str:
@@ -141,8 +149,23 @@ def start_api_server(layout: Layout) -> None:
     if not layout.pods_possible:
         # Nothing makes the default service accounts here, and without them no pod could be created.
         command += ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"]
+    if layout.audited:
+        command += [f"--audit-policy-file={_audit_policy(layout)}", f"--audit-log-path={layout.audit_log}"]
     layout.api_server.start(command)
     write_kubeconfig(layout.kubeconfig, layout.server, authority, layout.administrator())
+
+
+def _audit_policy(layout: Layout) -> Path:
+    """Who wrote what and what became of it; no reads, no contents."""
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}],
+    }
+    file = layout.state / "audit-policy.json"
+    file.write_text(json.dumps(policy))
+    return file
 
 
 def start_controllers(layout: Layout, *, nodes: bool = False) -> None:

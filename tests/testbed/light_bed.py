@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.testbed import control_plane, registry
@@ -19,11 +20,12 @@ _ADVERTISED = "203.0.113.1"
 _KIND: Kind = "control plane only"
 
 
-def up(state: Path, *, controllers: bool, owned: bool) -> Layout:
+def up(state: Path, *, controllers: bool, owned: bool, audited: bool = False) -> Layout:
     """Start it in `state`, or return the one that runs there.
 
     Args:
         owned: it ends with this process (cleaned up by the next start); else it stays until `down`.
+        audited: writes are recorded, where it does not run yet.
 
     Raises:
         TestbedError: `state` holds something else, or a part did not start.
@@ -33,7 +35,7 @@ def up(state: Path, *, controllers: bool, owned: bool) -> Layout:
     clean_orphans()
     ensure_packages({"openssl": "openssl"})
     ensure_programs((*CONTROL_PLANE, *((CONTROLLER_MANAGER,) if controllers else ())))
-    layout = _layout(state, registry.claim(state, 3, owned=owned).ports)
+    layout = replace(_layout(state, registry.claim(state, 3, owned=owned).ports), audited=audited)
     with exclusive(f"bed-{layout.ports[0]}"):
         return _started(layout, controllers=controllers)
 
