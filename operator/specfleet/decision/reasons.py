@@ -23,6 +23,9 @@ class Hold(StrEnum):
     NO_READY_PODS = "NoReadyPods"
     ROUTES_REJECTED = "RoutesRejected"
     POOLS_UNFIT = "PoolsUnfit"
+    OVERLOADED = "Overloaded"
+    ENGINE_SUPPRESSED = "EngineSuppressed"
+    POD_DECAYED = "PodDecayed"
 
 
 class Reason(StrEnum):
@@ -45,6 +48,13 @@ class Reason(StrEnum):
     NO_READY_PODS = "NoReadyPods"
     ROUTES_REJECTED = "RoutesRejected"
     POOLS_UNFIT = "PoolsUnfit"
+    OVERLOADED = "Overloaded"
+    ENGINE_SUPPRESSED = "EngineSuppressed"
+    POD_DECAYED = "PodDecayed"
+    REQUESTS_REFUSED = "RequestsRefused"
+    DRAFT_COLLAPSED = "DraftCollapsed"
+    SLO_BREACHED = "SloBreached"
+    POOL_SATURATED = "PoolSaturated"
 
 
 SENTENCES: dict[Reason, str] = {
@@ -60,9 +70,17 @@ SENTENCES: dict[Reason, str] = {
     Reason.OVERRIDE_NEVER: "speculation: Never is set on the route.",
     Reason.NO_ROOM_TO_MOVE: "A switch is due and waits: the other pool has no room for the route's requests in flight.",
     Reason.METRICS_UNAVAILABLE: "The counters that decisions rest on cannot be read; the last decision stands.",
-    Reason.INSUFFICIENT_COVERAGE: "Fewer than half of the routers, or engines, report; the last decision stands.",
+    Reason.INSUFFICIENT_COVERAGE: "Fewer than half of the routers, or engines, report, or fewer than half of "
+    "the answers carry figures; the last decision stands.",
     Reason.ROLLOUT_IN_PROGRESS: "The pools are being rolled to a new template; evidence waits until all pods carry it.",
     Reason.NO_READY_PODS: "The pool that the route should be served by has no ready pod; traffic stays elsewhere.",
     Reason.ROUTES_REJECTED: "A router refused the last routing files; nothing moves until they are served.",
     Reason.POOLS_UNFIT: "The External pools are not one with speculation and one without; the last decision stands.",
+    Reason.OVERLOADED: "The pools are overloaded: every move is frozen, since one at the peak makes the peak larger.",
+    Reason.ENGINE_SUPPRESSED: "The engine has stopped drafting itself, which is no evidence; the last decision stands.",
+    Reason.POD_DECAYED: "One pod accepts less than it did; a switch waits for a dwell, for it to be restarted.",
+    Reason.REQUESTS_REFUSED: "Speculation is off: its engines refuse requests (4xx) that baseline takes.",
+    Reason.DRAFT_COLLAPSED: "Speculation is off: of the first drafted tokens hardly one is accepted.",
+    Reason.SLO_BREACHED: "Speculation is off: it missed the SLO, and baseline is faster with the load.",
+    Reason.POOL_SATURATED: "Speculation is off: its pool has been short of room, and baseline has not.",
 }
