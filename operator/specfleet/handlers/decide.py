@@ -194,6 +194,6 @@ def _restored(config: RouteConfig, status: RouteStatus | None, percent: int | No
         pool: Pool = "baseline" if status.pool == BASELINE_POOL else "speculative"
         return decode(status.state, config, now, pool=pool)
     if percent is not None:
-        return start(config, now, "speculative" if percent >= HALF_PERCENT else "baseline")
+        return replace(start(config, now, "speculative" if percent >= HALF_PERCENT else "baseline"), percent=percent)
     # A new route with an override begins where the override has it: that is no switch.
     return step(decode(None, config, now), config, None, now)[0]

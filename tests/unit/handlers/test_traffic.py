@@ -56,5 +56,6 @@ def test_a_forgotten_route_stays_and_its_dwell_begins_anew() -> None:
     spec = spec_of(owner())  # initial: Speculative
     states = states_of(spec, {}, {}, NOW, {"chat": 10, "code": 50})
     assert (states["chat"].served, states["chat"].mode, states["chat"].since) == ("baseline", "baseline", NOW)
+    assert states["chat"].percent == 10  # also while nothing can be read, which freezes the share
     assert (states["code"].served, states["code"].mode) == ("speculative", "speculative")
     assert states_of(spec, {}, {}, NOW, {"other": 0})["chat"].served == "speculative"
