@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from specfleet.api.base import ByteQuantity, HeaderName, Model, Rule, ShortName, rules
+from specfleet.api.models import SecretKeyRef
 from specfleet.api.policy import BreakEven
 
 RESERVED_ROUTE_NAMES = ("ineligible", "other")
@@ -95,6 +96,14 @@ class Route(Model):
     policy: RoutePolicy | None = Field(None, description="What this route has otherwise than spec.policy.")
 
 
+class PromptHash(Model):
+    """A keyed hash of each prompt, in the routers' log."""
+
+    key_secret_ref: SecretKeyRef = Field(
+        description="Secret key of at least 32 random bytes; only router pods mount it, the operator reads none."
+    )
+
+
 def _default_routes() -> list[Route]:
     return [Route(name="default")]
 
@@ -105,6 +114,9 @@ class Routing(Model):
     max_request_bytes: ByteQuantity = Field("16Mi", description="Larger request bodies are answered with 413.")
     tenant_header: HeaderName | None = Field(
         None, description="Header whose value is logged with each request; never a metric label."
+    )
+    prompt_hash: PromptHash | None = Field(
+        None, description="Log an HMAC-SHA-256 of each prompt, to find equal ones without reading any; absent: none."
     )
     routes: list[Route] = Field(
         default_factory=_default_routes,

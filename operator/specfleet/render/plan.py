@@ -10,13 +10,14 @@ from typing import Any
 
 from specfleet.api.base import quantity_bytes
 from specfleet.api.names import BASELINE_POOL, pool_object
-from specfleet.api.v1alpha1 import External, Initial, Route, RouteMatch, SpecDeployment, Speculation
+from specfleet.api.v1alpha1 import External, Initial, Route, RouteMatch, Routing, SpecDeployment, Speculation
 from specfleet.engines.external import ExternalPool, ExternalPools, undiscovered
 from specfleet.engines.protocol import EngineFacts
 from specfleet.engines.registry import engine_module
 from specfleet.engines.release import parse_version
 from specfleet.engines.running import IDLE_SECONDS, running_engine
 from specfleet.render.meta import content_hash
+from specfleet.routing import process
 from specfleet.routing.clusters import UNLIMITED, clusters
 from specfleet.routing.plan import Match, PoolPlan, RoutePlan, RouterPlan
 from specfleet.routing.table import route_table
@@ -92,6 +93,7 @@ def _split_plan(
         route_label=facts.route_label,
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
+        prompt_key=_prompt_key(spec.routing),
     )
 
 
@@ -157,7 +159,14 @@ def _external_plan(deployment: SpecDeployment, weights: Mapping[str, int], known
         refused_fields=running_engine(spec.engine.type, release).refused_fields,
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
+        prompt_key=_prompt_key(spec.routing),
     )
+
+
+def _prompt_key(routing: Routing) -> str | None:
+    if routing.prompt_hash is None:
+        return None
+    return f"{process.PROMPT_KEY_DIR}/{process.PROMPT_KEY_FILE}"
 
 
 def _sides(external: External, draft: str, known: ExternalPools) -> dict[str, ExternalPool | None]:

@@ -97,10 +97,11 @@ def router_deployment(deployment: SpecDeployment, settings: OperatorSettings, ow
                         "seccompProfile": {"type": "RuntimeDefault"},
                     },
                     "topologySpreadConstraints": soft_spread(match_labels),
-                    "containers": [_envoy(settings), _helper(settings)],
+                    "containers": [_envoy(deployment, settings), _helper(settings)],
                     "volumes": [
                         {"name": "bootstrap", "configMap": {"name": router_object(deployment.name)}},
                         {"name": "routes", "configMap": {"name": routes_object(deployment.name)}},
+                        *_prompt_key(deployment),
                     ],
                 },
             },
@@ -118,7 +119,17 @@ def scrape_annotations() -> dict[str, str]:
     }
 
 
-def _envoy(settings: OperatorSettings) -> Manifest:
+def _prompt_key(deployment: SpecDeployment) -> list[Manifest]:
+    """The volume with the key of prompt hashes; optional, for a Secret that is missing must not keep a router down."""
+    wanted = deployment.spec.routing.prompt_hash
+    if wanted is None:
+        return []
+    ref = wanted.key_secret_ref
+    items = [{"key": ref.key, "path": process.PROMPT_KEY_FILE}]
+    return [{"name": "prompt-key", "secret": {"secretName": ref.name, "items": items, "optional": True}}]
+
+
+def _envoy(deployment: SpecDeployment, settings: OperatorSettings) -> Manifest:
     def get(path: str, period: int, failures: int) -> Manifest:
         return {
             "httpGet": {"path": path, "port": "read"},
@@ -144,6 +155,10 @@ def _envoy(settings: OperatorSettings) -> Manifest:
         "volumeMounts": [
             {"name": "bootstrap", "mountPath": process.BOOTSTRAP_DIR, "readOnly": True},
             {"name": "routes", "mountPath": process.ROUTES_DIR, "readOnly": True},
+            *(
+                {"name": volume["name"], "mountPath": process.PROMPT_KEY_DIR, "readOnly": True}
+                for volume in _prompt_key(deployment)
+            ),
         ],
     }
 

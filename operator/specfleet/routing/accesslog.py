@@ -156,6 +156,7 @@ def _line() -> Resource:
         "intended": INTENDED,
         "host": "%UPSTREAM_HOST%",
         "model": _value("model"),
+        "promptHash": _value("prompt_hash"),
         "revision": f"%UPSTREAM_METADATA({METADATA}:revision)%",
         "routesVersion": f"%METADATA(ROUTE:{METADATA}:version)%",
         "status": "%RESPONSE_CODE%",

@@ -26,7 +26,8 @@ def bootstrap_files(places: Places | None = None) -> dict[str, str]:
 
 @cache
 def _bootstrap_files(places: Places) -> dict[str, str]:
-    lua = files("specfleet.routing").joinpath("filter.lua").read_text(encoding="utf-8")
+    parts = files("specfleet.routing")
+    lua = "".join(parts.joinpath(name).read_text(encoding="utf-8") for name in ("hmac.lua", "filter.lua"))
     return {"bootstrap.yaml": _yaml(bootstrap(places)), "filter.lua": lua}
 
 

@@ -220,6 +220,7 @@ local function classify(s, path, fleet)
   local keys, open = object(s)
   if not keys then return { json = false } end
   local is = { json = true, model = text_of(s, keys.model) }
+  if fleet.hash_key then is.prompt = keys.messages or keys.prompt or keys.input end
   local format = inner(s, keys, "response_format")
   is.format = format and text_of(s, format.type)
   is.tools = truthy(s, keys.tools)
@@ -377,8 +378,14 @@ local function on_request(h)
   -- A body that came in chunks and is over the limit by less than the room that is left for our own edits.
   if fleet.limit and body:length() > fleet.limit then h:respond({ [":status"] = "413" }, "") end
   local path = match(h:headers():get(":path") or "", "^[^?]*")
-  local is = classify(body:getBytes(0, body:length()), path, fleet)
+  local raw = body:getBytes(0, body:length())
+  local is = classify(raw, path, fleet)
   if not is.json then return end
+  if is.prompt then
+    local hash, problem = prompt_hash(fleet.hash_key, sub(raw, is.prompt[1], is.prompt[2]))
+    if hash then set(h, "prompt_hash", hash) end
+    if problem then h:logWarn("specfleet filter: prompts are not hashed: " .. problem) end
+  end
   if is.model then set(h, "model", is.model) end
   if is.format then set(h, "format", is.format) end
   if is.tools then set(h, "tools", "1") end
@@ -470,5 +477,5 @@ function envoy_on_response(h) guarded(h, on_response) end
 -- The pure functions, for the unit tests.
 specfleet = {
   members = members, object = object, unescape = unescape, truthy = truthy, classify = classify, figures = figures,
-  new_stream = new_stream, stream_step = stream_step,
+  new_stream = new_stream, stream_step = stream_step, hmac = hmac, prompt_hash = prompt_hash,
 }

@@ -15,6 +15,8 @@ TABLE_PORT = 9903
 
 BOOTSTRAP_DIR = "/etc/envoy/bootstrap"
 ROUTES_DIR = "/etc/envoy/routes"
+PROMPT_KEY_DIR = "/etc/envoy/prompt-key"
+PROMPT_KEY_FILE = "key"
 
 READY_PATH = "/ready"
 """200 when a route table is served and the router is not draining, on `READ_PORT`: start-up and readiness probes."""

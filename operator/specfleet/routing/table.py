@@ -87,12 +87,15 @@ def served_document(plan: RouterPlan) -> Resource:
 
 def _fleet(plan: RouterPlan) -> Resource:
     """What the Lua filter has to know of this deployment."""
-    return {
+    fleet: Resource = {
         "served": plan.served_name,
         "aliases": dict.fromkeys(plan.aliases, True),
         "refused": list(plan.refused_fields),
         "limit": plan.max_request_bytes,
     }
+    if plan.prompt_key is not None:
+        fleet["hash_key"] = plan.prompt_key
+    return fleet
 
 
 def _retry_policy() -> Resource:
