@@ -1,0 +1,310 @@
+"""The break-even line measured: L*(b) = time of a decode step under speculation / time of one in baseline, at batch b.
+
+It equals L x TPOT_spec / TPOT_base at that batch. Each pool's curve is fitted by a line through the medians of its
+measurements, T = a + s (1 + b) with a, s >= 0, near the batch in question; 1 + b is the batch as one of its requests
+finds it. Where a curve does not reach that batch, the step-time model of speculative decoding bounds its slope:
+verifying k + 1 tokens a sequence costs at most k + 1 times what one does, and reading the KV cache costs both alike, so
+s_base <= s_spec <= (k + 1) s_base. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from specfleet.decision.curves import STREAMS, Curve, Curves, Point
+from specfleet.decision.types import Pool
+
+Certainty = Literal["Known", "Extrapolated", "Prior"]
+POOLS: tuple[Pool, ...] = ("baseline", "speculative")
+
+MIN_POINTS = 5
+"""Of five blocks each; fewer are no curve."""
+MIN_REQUESTS = 200
+SLACK = 1.25
+"""A curve tells of a batch so many times its own, both as a request finds them."""
+EDGE_REQUESTS = 20
+"""A curve reaches as far as so many requests have been, in two points at least: one stray point reaches nothing."""
+MOST_FACTOR = 1.35
+"""An interval wider than this, high over low, is no knowledge."""
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
+"""What is older may have changed meanwhile: drivers, clocks, prompts."""
+BIN = 0.2  # width, in natural logarithms of the batch
+NEAR = math.log(2.0)  # a measurement at twice the batch in question weighs a quarter of one at it
+SPREAD = 1.3  # of the batch, without which a slope cannot be told
+LEAST_NOISE = 0.01
+HALF_WEIGHT_REQUESTS = 50.0  # beyond these more requests hardly make a point surer: blocks differ by themselves
+_MOST_ERROR = 5.0  # in natural logarithms: a factor of 150 says as little as any larger one
+# Student's t, two-sided 95 %, by degrees of freedom; 2.0 from 10 on.
+_T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is known of a break-even line.
+
+    Attributes:
+        certainty: Known: both curves reach `batch` and agree with themselves. Extrapolated: at least one has to be
+            prolonged; `tokens_per_step` is then the end of the interval that keeps a route where it is. Prior: a pool
+            has no curve yet; `tokens_per_step` is the caller's guess.
+        tokens_per_step: L*, 1 to k + 1; None where nothing is known.
+        interval: 95 %, of the measurements' scatter; where a curve is prolonged also of what its slope may be.
+        batch: requests running per replica at which it was read.
+        reach: the batches that both curves tell of; None where there is none.
+        at: when the older of the two curves was measured last, in seconds since the epoch.
+        kind: `streams`, or the class of whole answers that was compared.
+    """
+
+    certainty: Certainty
+    tokens_per_step: float | None
+    interval: tuple[float, float] | None = None
+    batch: float | None = None
+    reach: tuple[float, float] | None = None
+    at: float | None = None
+    kind: str = STREAMS
+
+
+class _Fit(NamedTuple):
+    """A weighted line near one batch, in `u` = 1 + batch and microseconds: `us` at `u`, and `slope`."""
+
+    u: float
+    us: float
+    slope: float | None  # None: the points do not tell it
+    reach: tuple[float, float] | None  # in u, with the slack
+    noise: float  # relative, of one point
+    weight: float  # points near the batch, as a number of full ones
+    spread: float  # sum of weight x (u - mean)^2
+    misfit: float  # relative, of the medians about the line, beyond what noise explains
+    points: int
+
+    def holds(self, u: float) -> bool:
+        """Whether the pool has really run such a batch."""
+        return self.reach is not None and self.reach[0] <= u <= self.reach[1]
+
+    @property
+    def t(self) -> float:
+        """Student's t for an interval of 95 %."""
+        return _T95.get(self.points - 2, 2.0)
+
+    @property
+    def slopes(self) -> tuple[float, float] | None:
+        """The interval of the slope, as far as points tell it."""
+        if self.slope is None:
+            return None
+        error = self.t * self.noise * self.us / math.sqrt(self.spread)
+        return max(0.0, self.slope - error), self.slope + error
+
+
+def break_even(
+    curves: Curves,
+    giver: Pool,
+    draft_tokens: int,
+    now: float,
+    *,
+    batch: float | None = None,
+    prior: float | None = None,
+) -> Estimate:
+    """L* for routes that `giver` serves, at `batch`: without one, at what the giver runs now.
+
+    `prior` is what to fall back on, in tokens per step; it is shown and decides nothing.
+    """
+    batch = curves.pool(giver).batch if batch is None else batch
+    most = draft_tokens + 1.0
+    kind = _kind(curves)
+    if batch is None or kind is None or not (math.isfinite(batch) and batch >= 0.0):
+        return Estimate("Prior", None if prior is None or not math.isfinite(prior) else min(max(prior, 1.0), most))
+    u = 1.0 + batch
+    base, spec = (_fit(curves.pool(pool).curve(kind), u) for pool in POOLS)
+    reach = _common(base.reach, spec.reach)
+    oldest = 60.0 * min(curves.pool(pool).curve(kind).points[-1].minute for pool in POOLS)
+    base_us, spec_us = _bounded(base, spec, u, draft_tokens)
+    middle = math.sqrt(spec_us[0] * spec_us[1] / (base_us[0] * base_us[1]))
+    scatter = math.exp(min(_MOST_ERROR, math.hypot(_error(base, u), _error(spec, u))))
+    low, high = spec_us[0] / base_us[1] / scatter, spec_us[1] / base_us[0] * scatter
+    known = (
+        reach is not None
+        and reach[0] <= u <= reach[1]
+        and high / low <= MOST_FACTOR
+        and min(curves.pool(pool).curve(kind).requests for pool in POOLS) >= MIN_REQUESTS
+        and now - oldest <= MAX_AGE_SECONDS
+    )
+    value = middle if known else low if giver == "speculative" else high
+
+    def clamped(steps: float) -> float:
+        return min(max(steps, 1.0), most)
+
+    return Estimate(
+        certainty="Known" if known else "Extrapolated",
+        tokens_per_step=clamped(value),
+        interval=(clamped(low), clamped(high)),
+        batch=batch,
+        reach=None if reach is None else (max(0.0, reach[0] - 1.0), reach[1] - 1.0),
+        at=min(oldest, now),
+        kind=kind,
+    )
+
+
+def batch_after(giver: float, receiver: float, moved: float) -> float:
+    """The batch to read the line at for a route that could come back on: the larger of what the giver runs now and
+    what a replica of the receiver would run with the route, `moved` requests a replica more.
+
+    A route that is read at what its own leaving has made of the giver comes back to what drove it away, for ever.
+    """
+    return max(giver, receiver + moved)
+
+
+def sizing_prior(draft_tokens: int, draft_weight: float, target_weight: float) -> float | None:
+    """1 + k c for a batch of one, where a step of draft or target costs what reading its weights does; None if unknown.
+
+    Leviathan et al. 2211.17192, Theorem 3.8: c is the time of a draft step over that of a target step.
+    """
+    if not (target_weight > 0.0 and draft_weight >= 0.0):
+        return None
+    return min(1.0 + draft_tokens * draft_weight / target_weight, draft_tokens + 1.0)
+
+
+def _kind(curves: Curves) -> str | None:
+    """What to compare: streams where both pools have enough, else the class of whole answers with the most requests.
+
+    Whole answers hold their prefill, so they compare only where prompts are equally long.
+    """
+    both = curves.baseline.kinds.keys() & curves.speculative.kinds.keys()
+    usable = {
+        kind: min(curves.pool(pool).curve(kind).requests for pool in POOLS)
+        for kind in both
+        if all(len(curves.pool(pool).curve(kind).points) >= MIN_POINTS for pool in POOLS)
+    }
+    if STREAMS in usable:
+        return STREAMS
+    return max(sorted(usable), key=lambda kind: usable[kind], default=None)
+
+
+def _fit(curve: Curve, u: float) -> _Fit:
+    points = curve.points
+    bins = _bins(points, u)
+    total = sum(one.weight for one in bins)
+    mean_u = sum(one.weight * one.u for one in bins) / total
+    mean_us = sum(one.weight * one.us for one in bins) / total
+    slope = None
+    if max(one.u for one in bins) / min(one.u for one in bins) >= SPREAD:
+        square = sum(one.weight * (one.u - mean_u) ** 2 for one in bins)
+        tilt = sum(one.weight * (one.u - mean_u) * (one.us - mean_us) for one in bins) / square
+        slope = min(max(tilt, 0.0), mean_us / mean_u)
+
+    def residual(at: float, us: float) -> float:
+        return us / (mean_us + (slope or 0.0) * (at - mean_u)) - 1.0
+
+    near = [(_weight(point) * _nearness(1.0 + point.batch, u), 1.0 + point.batch, point.step_us) for point in points]
+    noise = max(LEAST_NOISE, 1.4826 * _median([(abs(residual(at, us)), weight) for weight, at, us in near]))
+    # How far the line is from a curve that is none matters here, not at the other end of the curve.
+    close = [(one.weight * _nearness(one.u, u), residual(one.u, one.us)) for one in bins]
+    scatter = sum(one * off**2 for one, off in close) / sum(one for one, _ in close)
+    return _Fit(
+        u=mean_u,
+        us=mean_us,
+        slope=slope,
+        reach=_reach(points),
+        noise=noise,
+        weight=sum(one for one, _, _ in near),
+        spread=sum(one * (at - mean_u) ** 2 for one, at, _ in near),
+        misfit=math.sqrt(max(0.0, scatter - noise**2 * len(bins) / total)),
+        points=len(points),
+    )
+
+
+class _Bin(NamedTuple):
+    u: float
+    us: float
+    weight: float
+
+
+def _bins(points: Iterable[Point], u: float) -> list[_Bin]:
+    """The medians of points of about one batch, with weights for a fit near `u`."""
+    groups: dict[int, list[Point]] = {}
+    for point in points:
+        groups.setdefault(math.floor(math.log1p(point.batch) / BIN), []).append(point)
+    return [
+        _Bin(
+            at := _median([(1.0 + point.batch, _weight(point)) for point in group]),
+            _median([(point.step_us, _weight(point)) for point in group]),
+            sum(map(_weight, group)) * _nearness(at, u),
+        )
+        for _, group in sorted(groups.items())
+    ]
+
+
+def _weight(point: Point) -> float:
+    requests = max(1, point.requests)
+    return requests / (requests + HALF_WEIGHT_REQUESTS)
+
+
+def _nearness(at: float, u: float) -> float:
+    return (1.0 + (math.log(at / u) / NEAR) ** 2) ** -2
+
+
+def _median(values: list[tuple[float, float]]) -> float:
+    """The weighted median of (value, weight); between two where they share the weight."""
+    values = sorted(values)
+    half = sum(weight for _, weight in values) / 2.0
+    seen = 0.0
+    for place, (value, weight) in enumerate(values[:-1]):
+        seen += weight
+        if seen > half * (1.0 + 1e-9):
+            return value
+        if seen >= half * (1.0 - 1e-9):
+            return (value + values[place + 1][0]) / 2.0
+    return values[-1][0]
+
+
+def _reach(points: tuple[Point, ...]) -> tuple[float, float] | None:
+    """The batches, as a request finds them, that points tell of; None where no two of them have enough requests."""
+    by_batch = sorted(points, key=lambda point: point.batch_code)
+    low, high = _edge(by_batch), _edge(by_batch[::-1])
+    return None if low is None or high is None else (min(low, high) / SLACK, max(low, high) * SLACK)
+
+
+def _edge(points: list[Point]) -> float | None:
+    requests = 0
+    for count, point in enumerate(points, start=1):
+        requests += point.requests
+        if count >= 2 and requests >= EDGE_REQUESTS:
+            return 1.0 + point.batch
+    return None
+
+
+def _common(one: tuple[float, float] | None, other: tuple[float, float] | None) -> tuple[float, float] | None:
+    if one is None or other is None:
+        return None
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else None
+
+
+def _error(fit: _Fit, u: float) -> float:
+    """Half of the relative 95 % interval of the step's time at `u`, by the scatter of points and of medians."""
+    lever = 1.0 / max(1.0, fit.weight)
+    if fit.slope is not None:
+        lever += (u - fit.u) ** 2 / fit.spread
+    return math.hypot(fit.t * fit.noise * math.sqrt(lever), 2.0 * fit.misfit)
+
+
+def _bounded(base: _Fit, spec: _Fit, u: float, draft_tokens: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The least and the most that a step may take at `u` in baseline and in speculation, by what slopes may be."""
+    most = draft_tokens + 1.0
+    of_base, of_spec = base.slopes, spec.slopes
+    for_base = None if of_spec is None else (of_spec[0] / most, of_spec[1])
+    for_spec = None if of_base is None else (of_base[0], of_base[1] * most)
+    return _range(base, for_base, u), _range(spec, for_spec, u)
+
+
+def _range(fit: _Fit, others: tuple[float, float] | None, u: float) -> tuple[float, float]:
+    """By a curve's own slope where it has run such a batch and tells it, else within what the other pool's allows."""
+    steepest = fit.us / fit.u  # a step of an empty batch does not take less than no time
+    if fit.slope is not None and (others is None or fit.holds(u)):
+        slopes = (fit.slope, fit.slope)
+    else:
+        low, high = others or (0.0, steepest)
+        slopes = (low, high) if fit.slope is None else (min(max(fit.slope, low), high),) * 2
+    ends = sorted(fit.us + min(slope, steepest) * (u - fit.u) for slope in slopes)
+    return ends[0], ends[-1]
