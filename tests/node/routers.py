@@ -7,15 +7,13 @@ import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from specfleet.routing.counters import STATS_PATH, RouteRow, parse_stats
+from specfleet.routing.counters import COUNTS, STATS_PATH, RouteRow, parse_stats
 from tests.node.install import pods_of
 from tests.node.kube import Kube, ready_pods
 
 READ_PORT = 9902
-_COUNTS = [field.name for field in fields(RouteRow) if field.name not in ("route", "pool", "intended")]
 
 RowKey = tuple[str, str, str]
 """Route, pool that answered, intended pool."""
@@ -54,7 +52,7 @@ def rows(kube: Kube, name: str, namespace: str) -> dict[RowKey, RouteRow]:
     sums: dict[RowKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for address in addresses(kube, name, namespace):
         for row in parse_stats(_read(address, STATS_PATH), time.time()).rows:
-            for count in _COUNTS:
+            for count in COUNTS:
                 sums[row.route, row.pool, row.intended][count] += getattr(row, count)
     return {key: _row(key, counts) for key, counts in sums.items()}
 
@@ -64,7 +62,7 @@ def since(before: dict[RowKey, RouteRow], after: dict[RowKey, RouteRow]) -> dict
     changed = {}
     for key, row in after.items():
         first = before.get(key, RouteRow(*key))
-        changed[key] = _row(key, {count: getattr(row, count) - getattr(first, count) for count in _COUNTS})
+        changed[key] = _row(key, {count: getattr(row, count) - getattr(first, count) for count in COUNTS})
     return changed
 
 

@@ -20,11 +20,16 @@ ROUTE = f"%METADATA(ROUTE:{METADATA}:route)%"
 POOL = f"%UPSTREAM_METADATA({METADATA}:pool)%"
 INTENDED = "%UPSTREAM_CLUSTER%"
 LABELS = (("route", ROUTE), ("pool", POOL), ("intended", INTENDED))
+TIME_LABEL = "upto_us"
+"""The bucket's upper bound in microseconds, or "inf"."""
+PROMPT_LABEL = "prompt_upto"
+"""Upper bound of the class of prompt lengths in tokens, or "inf"."""
 OUTCOME = (
     ("code", "%RESPONSE_CODE%"),
     ("flags", "%RESPONSE_FLAGS%"),
     ("phase", f"%DYNAMIC_METADATA({METADATA}:phase)%"),
 )
+BY_PROMPT = (*LABELS, (PROMPT_LABEL, f"%DYNAMIC_METADATA({METADATA}:prompt_class)%"))
 
 # From the first byte of the answer's body, the first token (engines send headers long before), to the last.
 DECODE_MICROSECONDS = "%COMMON_DURATION(US_RX_BODY_BEG:US_RX_END:us)%"
@@ -66,11 +71,14 @@ def access_loggers() -> list[Resource]:
             "timed_stream",
             _counter("stream_decode_us", DECODE_MICROSECONDS),
             _counter("stream_decode_tokens", _value("decode_tokens")),
+            _counter("stream_tpot", None, labels=(*LABELS, (TIME_LABEL, _value("tpot")))),
         ),
+        _stats("ttft", _counter("stream_ttft", None, labels=(*LABELS, (TIME_LABEL, _value("ttft"))))),
         _stats(
             "timed_whole",
-            _counter("whole_us", WHOLE_MICROSECONDS),
-            _counter("whole_tokens", _value("completion_tokens")),
+            _counter("whole_us", WHOLE_MICROSECONDS, labels=BY_PROMPT),
+            _counter("whole_tokens", _value("completion_tokens"), labels=BY_PROMPT),
+            _counter("whole_answers", None, labels=BY_PROMPT),
         ),
         _stats("lua_error", _counter("lua_errors", None, labels=())),
     ]

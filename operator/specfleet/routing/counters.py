@@ -6,10 +6,12 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 from urllib.parse import quote
 
+from specfleet.percentiles import NONE_TIMED, TimeBuckets, bucket_of
 from specfleet.routing import names
-from specfleet.routing.accesslog import PREFIX
+from specfleet.routing.accesslog import PREFIX, PROMPT_LABEL, TIME_LABEL
 
 _FILTER = (
     r"^(specfleet\..+"
@@ -24,9 +26,23 @@ SCRAPE_FILTER = _FILTER
 STATS_PATH = f"/stats?format=json&filter={quote(_FILTER, safe='')}"
 """Path and query on the read-only port that yields what `parse_stats` reads, and little else."""
 
+PROMPT_CLASSES = (128, 512, 2048, 8192, 32768, None)
+"""Upper bounds in prompt tokens, inclusive, of the classes in which whole answers are counted; the last has none."""
+
 _CANCELLED = frozenset({"DC", "DR"})
 _OVERFLOW = "UO"
 _OK = "-"
+
+
+@dataclass(frozen=True)
+class WholeAnswers:
+    """Answers in one piece to prompts of one class of lengths."""
+
+    us: int = 0
+    """First byte of the request to last of the answer."""
+    tokens: int = 0
+    """Completion tokens."""
+    answers: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +61,8 @@ class RouteRow:
     finished: int = 0
     """Answered 2xx to the last byte."""
     client_errors: int = 0
-    """4xx, but neither 429 of the breaker nor a client that hung up."""
+    """4xx, but neither 429 of the breaker nor a client that hung up: an engine's in the rows of its pool, the router's
+    own (a body over the limit) in rows whose pool is ""."""
     server_errors: int = 0
     """5xx, the engine's or the router's own."""
     overflow: int = 0
@@ -80,9 +97,21 @@ class RouteRow:
     whole_us: int = 0
     """First byte of the request to last of the answer, of answers in one piece."""
     whole_tokens: int = 0
+    whole_answers: int = 0
+    whole_by_prompt: tuple[WholeAnswers, ...] = (WholeAnswers(),) * len(PROMPT_CLASSES)
+    """The same by class of prompt length, in the order of `PROMPT_CLASSES`."""
+    stream_tpot_us: TimeBuckets = NONE_TIMED
+    """Time per output token of the streams of `stream_decode_us`, one entry a stream, in microseconds."""
+    stream_ttft_us: TimeBuckets = NONE_TIMED
+    """Time to first token of every stream that had one, in microseconds: from the whole request's arrival to the first
+    byte of the answer's body. Streams that were retried, or broke off later, are among them."""
 
 
-_SUMMED = frozenset(one.name for one in fields(RouteRow)) - {"route", "pool", "intended"}
+COUNTS = frozenset(one.name for one in fields(RouteRow) if one.default == 0)
+"""The fields of a row that are plain numbers."""
+_WHOLE = {"whole_us": "us", "whole_tokens": "tokens", "whole_answers": "answers"}
+_CLASS_LABELS = tuple("inf" if bound is None else str(bound) for bound in PROMPT_CLASSES)
+_TIMED = {"stream_tpot": "stream_tpot_us", "stream_ttft": "stream_ttft_us"}
 
 
 @dataclass(frozen=True)
@@ -118,7 +147,7 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
     values = _values(document)
     if "server.uptime" not in values:
         raise ValueError("the router's stats hold no server.uptime: expected Envoy's answer to " + STATS_PATH)
-    cells: dict[tuple[str, str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    cells: dict[RowKey, RowCell] = defaultdict(RowCell)
     active: dict[str, int] = {}
     healthy: dict[str, int] = {}
     route_active: dict[str, int] = defaultdict(int)
@@ -139,12 +168,11 @@ def parse_stats(document: bytes, at: float) -> RouterSample:
             elif counter == "active":
                 route_active[labels["route"]] += value
             else:
-                cell = cells[labels["route"], labels.get("pool", ""), labels.get("intended", "")]
-                _add(cell, counter, labels, value)
+                cells[row_key(labels)].add(counter, labels, value)
     return RouterSample(
         at=at,
         started_at=at - values["server.uptime"],
-        rows=tuple(_row(key, cell) for key, cell in sorted(cells.items())),
+        rows=tuple(cells[key].row(key) for key in sorted(cells)),
         active=active,
         route_active=dict(route_active),
         routes_rejected=rejected,
@@ -174,14 +202,67 @@ def _labels(name: str) -> tuple[str, dict[str, str]]:
     return counter, dict(zip(rest[::2], rest[1::2], strict=False))
 
 
-def _add(cell: dict[str, int], counter: str, labels: dict[str, str], value: int) -> None:
-    if counter == "requests":
-        cell["requests"] += value
-        outcome = _outcome(labels.get("code", ""), labels.get("flags", ""), labels.get("phase", ""))
-        if outcome is not None:
-            cell[outcome] += value
-    else:
-        cell[counter] += value
+RowKey = tuple[str, str, str]
+"""Route, pool that answered, intended pool."""
+NO_COUNT = -1
+"""Stands for a value that is no count, which the data rules then report and leave out; so does a sum with it."""
+
+
+def row_key(labels: Mapping[str, str]) -> RowKey:
+    """The row in which a counter with these labels belongs."""
+    return labels.get("route", ""), labels.get("pool", ""), labels.get("intended", "")
+
+
+class RowCell:
+    """The counters of one row on their way to a `RouteRow`."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self._whole: dict[str, dict[str, int]] = {}
+        self._timed: dict[str, list[int]] = {}
+
+    def add(self, counter: str, labels: Mapping[str, str], value: int) -> None:
+        """One counter, by its name without a prefix; a bucket or class that we do not have is passed over."""
+        if counter in _TIMED:
+            bucket = bucket_of(labels.get(TIME_LABEL, ""))
+            if bucket is not None:
+                counts = self._timed.setdefault(_TIMED[counter], list(NONE_TIMED.counts))
+                counts[bucket] = _sum(counts[bucket], value)
+            return
+        _grow(self.counts, counter, value)
+        if counter == "requests":
+            outcome = _outcome(labels.get("code", ""), labels.get("flags", ""), labels.get("phase", ""))
+            if outcome is not None:
+                _grow(self.counts, outcome, value)
+        elif counter in _WHOLE:
+            _grow(self._whole.setdefault(labels.get(PROMPT_LABEL, ""), {}), _WHOLE[counter], value)
+
+    def row(self, key: RowKey) -> RouteRow:
+        """All of them."""
+        route, pool, intended = key
+        counts = self.counts
+        values: dict[str, Any] = {name: count for name, count in counts.items() if name in COUNTS}
+        if pool == names.BASELINE:
+            # Without speculation an engine gives usage and no acceptance figures; that is all there is to measure.
+            values["measured"] = _sum(counts.get("measured", 0), counts.get("plain_measured", 0))
+            values["decode_tokens"] = _sum(counts.get("decode_tokens", 0), counts.get("plain_decode_tokens", 0))
+        requests = counts.get("requests", 0)
+        # Requests that reached no engine have no attempts.
+        values["retries"] = max(0, counts.get("attempts", 0) - requests) if pool else 0
+        values["failovers"] = requests if pool and pool != intended else 0
+        values |= {name: TimeBuckets(tuple(found)) for name, found in self._timed.items()}
+        if self._whole:
+            found = [self._whole.get(label, {}) for label in _CLASS_LABELS]
+            values["whole_by_prompt"] = tuple(WholeAnswers(**one) for one in found)
+        return RouteRow(route=route, pool=pool, intended=intended, **values)
+
+
+def _grow(counts: dict[str, int], name: str, value: int) -> None:
+    counts[name] = _sum(counts.get(name, 0), value)
+
+
+def _sum(one: int, other: int) -> int:
+    return NO_COUNT if NO_COUNT in (one, other) else one + other
 
 
 def _outcome(code: str, flags: str, phase: str) -> str | None:
@@ -200,16 +281,3 @@ def _outcome(code: str, flags: str, phase: str) -> str | None:
     if flags == _OK:
         return "finished"
     return "aborted" if phase == "body" else "lost_before_first_token"
-
-
-def _row(key: tuple[str, str, str], cell: dict[str, int]) -> RouteRow:
-    route, pool, intended = key
-    values = {name: count for name, count in cell.items() if name in _SUMMED}
-    if pool == names.BASELINE:
-        # Without speculation an engine gives usage and no acceptance figures; that is all there is to measure.
-        values["measured"] = cell["measured"] + cell["plain_measured"]
-        values["decode_tokens"] = cell["decode_tokens"] + cell["plain_decode_tokens"]
-    # Requests that reached no engine have no attempts.
-    values["retries"] = max(0, cell["attempts"] - cell["requests"]) if pool else 0
-    values["failovers"] = cell["requests"] if pool and pool != intended else 0
-    return RouteRow(route=route, pool=pool, intended=intended, **values)

@@ -18,6 +18,11 @@ local MAX_NAME_BYTES = 256
 local MEASURED = { ["/v1/chat/completions"] = true, ["/v1/completions"] = true }
 local ESCAPES = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
 local UTF8_BOM = "\239\187\191"
+-- Upper bounds of the buckets of times, the ladder of specfleet.percentiles: 1 ms to 63 s, ten steps a decade.
+local BOUNDS_US = {}
+for step = 0, 48 do BOUNDS_US[step + 1] = math.floor(1000 * 10 ^ (step / 10) + 0.5) end
+-- Upper bounds of the classes of prompt lengths: whole answers are compared within one class only.
+local PROMPT_TOKENS = { 128, 512, 2048, 8192, 32768 }
 
 local steps = 0
 
@@ -338,13 +343,30 @@ local function stream_step(stream, raw)
   return out
 end
 
+-- The first of these upper bounds that a number does not exceed, as the label of a counter; "inf" above the last.
+local function upper_bound(bounds, number)
+  for _, bound in ipairs(bounds) do
+    if number <= bound then return string.format("%d", bound) end
+  end
+  return "inf"
+end
+
 -- Objects of Envoy's do not outlive a wait for more bytes, so each is fetched where it is used.
 local function set(h, key, value)
   h:streamInfo():dynamicMetadata():set(NAMESPACE, key, value)
 end
 
--- What the loggers count of one finished answer.
-local function note(h, read, stream, retried)
+-- Microseconds since the epoch; Envoy's timestamp() has milliseconds only.
+local function now(h) return tonumber(h:timestampString(EnvoyTimestampResolution.MICROSECOND)) end
+
+-- The answer's body begins at `at`. A stream has its time to first token from here on, however it may end.
+local function begin_body(h, known, streamed, at)
+  set(h, "phase", "body")
+  if streamed and known.began then set(h, "ttft", upper_bound(BOUNDS_US, at - known.began)) end
+end
+
+-- What the loggers count of one finished answer; `decode_us` from first token to end, of a stream.
+local function note(h, read, decode_us, retried)
   local decode = math.max(0, read.completion - 1)
   set(h, "completion_tokens", read.completion)
   set(h, "prompt_tokens", read.prompt)
@@ -360,9 +382,11 @@ local function note(h, read, stream, retried)
     set(h, "plain", "1")
   end
   -- A stream of one token has a beginning and an end but no decode step between them.
-  if not stream then
+  if not decode_us then
+    set(h, "prompt_class", upper_bound(PROMPT_TOKENS, read.prompt))
     set(h, "timed_whole", "1")
   elseif decode > 0 then
+    set(h, "tpot", upper_bound(BOUNDS_US, decode_us / decode))
     set(h, "timed_stream", "1")
   end
 end
@@ -371,6 +395,7 @@ local function on_request(h)
   local headers = h:headers()
   local fleet = h:virtualHost():metadata():get(NAMESPACE) or {}
   set(h, "seen", "1")
+  set(h, "began", now(h))
   local coding = headers:get("content-encoding")
   if headers:get(":method") ~= "POST" or (coding and coding ~= "identity") then return end
   local body = h:body()
@@ -400,14 +425,14 @@ local function on_request(h)
   end
 end
 
-local function read_stream(h, hide, retried)
-  local stream = new_stream(hide)
+local function read_stream(h, known, retried)
+  local stream, first = new_stream(known.hide == "1"), nil
   for chunk in h:bodyChunks() do
     local length = chunk:length()
     if length > 0 then
-      if not stream.begun then
-        stream.begun = true
-        set(h, "phase", "body")
+      if not first then
+        first = now(h)
+        begin_body(h, known, true, first)
       end
       local raw = chunk:getBytes(0, length)
       local ok, out = pcall(stream_step, stream, raw)
@@ -418,15 +443,15 @@ local function read_stream(h, hide, retried)
       if out then chunk:setBytes(out) end
     end
   end
-  if stream.figures then note(h, stream.figures, true, retried) end
+  if stream.figures then note(h, stream.figures, now(h) - first, retried) end
 end
 
-local function read_whole(h, retried)
+local function read_whole(h, known, retried)
   local parts, size = {}, 0
   for chunk in h:bodyChunks() do
     local length = chunk:length()
     if length > 0 then
-      if size == 0 then set(h, "phase", "body") end
+      if size == 0 then begin_body(h, known, false) end
       size = size + length
       if size > MAX_ANSWER_BYTES then return end
       parts[#parts + 1] = chunk:getBytes(0, length)
@@ -435,7 +460,7 @@ local function read_whole(h, retried)
   local text = concat(parts)
   local keys = object(text)
   local read = keys and figures(text, keys)
-  if read then note(h, read, false, retried) end
+  if read then note(h, read, nil, retried) end
 end
 
 local function on_response(h)
@@ -446,20 +471,20 @@ local function on_response(h)
   if not known or not known.seen then return end
   set(h, "phase", "headers")
   local status = headers:get(":status")
-  local kind = headers:get("content-type") or ""
+  local streamed = status == "200" and sub(headers:get("content-type") or "", 1, 17) == "text/event-stream"
   if status ~= "200" or not known.measure or headers:get("content-encoding") then
     for chunk in h:bodyChunks() do
       if chunk:length() > 0 then
-        set(h, "phase", "body")
+        begin_body(h, known, streamed, streamed and now(h))
         return
       end
     end
     return
   end
-  if sub(kind, 1, 17) == "text/event-stream" then
-    read_stream(h, known.hide == "1", attempts > 1)
+  if streamed then
+    read_stream(h, known, attempts > 1)
   else
-    read_whole(h, attempts > 1)
+    read_whole(h, known, attempts > 1)
   end
 end
 
@@ -477,5 +502,6 @@ function envoy_on_response(h) guarded(h, on_response) end
 -- The pure functions, for the unit tests.
 specfleet = {
   members = members, object = object, unescape = unescape, truthy = truthy, classify = classify, figures = figures,
-  new_stream = new_stream, stream_step = stream_step, hmac = hmac, prompt_hash = prompt_hash,
+  new_stream = new_stream, stream_step = stream_step, upper_bound = upper_bound, bounds_us = BOUNDS_US,
+  prompt_tokens = PROMPT_TOKENS, hmac = hmac, prompt_hash = prompt_hash,
 }

@@ -10,13 +10,27 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
-from specfleet.routing import names
-from specfleet.routing.counters import RouteRow, RouterSample
+from specfleet.routing.accesslog import PROMPT_LABEL, TIME_LABEL
+from specfleet.routing.counters import NO_COUNT, RouterSample, RowCell, RowKey, row_key
 
 FIGURES = ("decode_tokens", "accepted", "drafted", "measured")
 """A router counts these four together: a row that has some and not all has lost some on the way."""
+LOADS = (
+    "plain_measured",
+    "plain_decode_tokens",
+    "prompt_tokens",
+    "stream_decode_us",
+    "stream_decode_tokens",
+    "stream_tpot",
+    "stream_ttft",
+    "whole_us",
+    "whole_tokens",
+    "whole_answers",
+)
+"""What times, and the guards, need of both pools."""
 REQUESTS = "requests"
 ACTIVE = "active"
 RAW_PREFIX = "envoy_specfleet_"
@@ -26,14 +40,12 @@ PREFIX = "specfleet_"
 RAW_UPTIME = "envoy_server_uptime"
 UPTIME = "specfleet_router_uptime"
 
-_COUNTED = (*FIGURES, REQUESTS, ACTIVE)
-_SERIES = frozenset({"__name__", "namespace", "pod", "route", "pool", "intended", "code", "flags", "phase"})
+_COUNTED = (*FIGURES, *LOADS, REQUESTS, "attempts", ACTIVE)
+_OWN = frozenset({"route", "pool", "intended", "code", "flags", "phase", TIME_LABEL, PROMPT_LABEL})
+_SERIES = _OWN | {"__name__", "namespace", "pod"}
 _EXACT = 2.0**53  # Prometheus counts in floating-point numbers
-_NO_COUNT = -1
-"""Stands for a value that is no count, which the data rules then report and leave out."""
 
 Router = tuple[str, str]  # namespace and pod
-_Row = tuple[str, str, str]  # route, pool that answered, intended pool
 
 
 @dataclass(frozen=True)
@@ -49,15 +61,12 @@ def selector(namespaces: Iterable[str], deployments: Iterable[str], window_secon
 
     It takes the cross product of both: a SpecDeployment of one of the names in another of the namespaces comes along.
     """
-    wanted = [*(f"{prefix}{name}" for prefix in (PREFIX, RAW_PREFIX) for name in _COUNTED), UPTIME, RAW_UPTIME]
+    # Short: it goes in the request line.
+    wanted = f"(envoy_)?{PREFIX}({'|'.join(_COUNTED)})|{UPTIME}|{RAW_UPTIME}"
     matchers = (
-        f'__name__=~"{"|".join(wanted)}"',
+        f'__name__=~"{wanted}"',
         f'namespace=~"{"|".join(sorted(set(namespaces)))}"',
         f'pod=~"({"|".join(sorted(set(deployments)))})-router-.+"',
-        # Only what was meant for speculation and ended well; what has no such label passes.
-        f'intended!="{names.BASELINE}"',
-        'code=~"(2..)?"',
-        'flags=~"-?"',
     )
     return f"{{{','.join(matchers)}}}[{math.ceil(window_seconds)}s]"
 
@@ -81,7 +90,7 @@ class _Origin:
 
     def __init__(self) -> None:
         self._uptimes: dict[float, float] = {}
-        self._cells: dict[tuple[str, _Row], dict[float, int]] = defaultdict(dict)
+        self._series: list[tuple[str, Mapping[str, str], dict[float, int]]] = []
 
     def add(self, labels: Mapping[str, str], values: Sequence[tuple[float, str]]) -> None:
         """One series."""
@@ -90,11 +99,7 @@ class _Origin:
             self._uptimes.update((float(at), float(value)) for at, value in values)
             return
         counter = name.removeprefix(RAW_PREFIX).removeprefix(PREFIX)
-        row = labels.get("route", ""), labels.get("pool", ""), labels.get("intended", "")
-        cell = self._cells[counter, row]
-        for at, value in values:
-            # Requests come in several series a row, by status and phase.
-            cell[float(at)] = _sum(cell.get(float(at), 0), _count(value))
+        self._series.append((counter, labels, {float(at): _count(value) for at, value in values}))
 
     def newest(self) -> float:
         """The time of the newest sample; those without a process start count as older than all with one."""
@@ -115,22 +120,24 @@ class _Origin:
 
     def _sample(self, at: float) -> tuple[RouterSample, list[str]]:
         """All rows as scraped at `at`, and the routes of those that are not whole."""
-        rows: dict[_Row, dict[str, int]] = defaultdict(dict)
-        for (counter, row), cell in self._cells.items():
-            if at in cell:
-                rows[row][counter] = cell[at]
-        whole, lost = [], []
+        cells: dict[RowKey, RowCell] = defaultdict(RowCell)
         active: dict[str, int] = defaultdict(int)
         route_active: dict[str, int] = defaultdict(int)
-        for (route, pool, intended), counts in sorted(rows.items()):
-            if ACTIVE in counts:
-                active[pool] += max(0, counts[ACTIVE])
-                route_active[route] += max(0, counts[ACTIVE])
-            figures = {name: counts[name] for name in FIGURES if name in counts}
-            if figures and len(figures) < len(FIGURES):
-                lost.append(route)
-            elif figures or REQUESTS in counts:
-                whole.append(RouteRow(route, pool, intended, finished=counts.get(REQUESTS, 0), **figures))
+        for counter, labels, values in self._series:
+            if at not in values:
+                continue
+            if counter == ACTIVE:
+                active[labels.get("pool", "")] += max(0, values[at])
+                route_active[labels.get("route", "")] += max(0, values[at])
+            else:
+                cells[row_key(labels)].add(counter, labels, values[at])
+        whole, lost = [], []
+        for key, cell in sorted(cells.items(), key=itemgetter(0)):
+            figures = sum(name in cell.counts for name in FIGURES)
+            if 0 < figures < len(FIGURES):
+                lost.append(key[0])
+            else:
+                whole.append(cell.row(key))
         sample = RouterSample(
             at=at,
             started_at=at - self._uptimes[at],
@@ -145,11 +152,7 @@ class _Origin:
 
 def _count(value: str) -> int:
     number = float(value)
-    return int(number) if 0.0 <= number <= _EXACT and number.is_integer() else _NO_COUNT
-
-
-def _sum(one: int, other: int) -> int:
-    return _NO_COUNT if _NO_COUNT in (one, other) else one + other
+    return int(number) if 0.0 <= number <= _EXACT and number.is_integer() else NO_COUNT
 
 
 def diagnosis_query() -> str:

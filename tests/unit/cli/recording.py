@@ -60,7 +60,13 @@ class Router:
         """What the operator reads of it."""
         rows = tuple(
             RouteRow(
-                route, pool, pool, **{name: row[name] for name in ("decode_tokens", "accepted", "drafted", "measured")}
+                route,
+                pool,
+                pool,
+                decode_tokens=row["decode_tokens"],
+                accepted=row["accepted"],
+                drafted=row["drafted"],
+                measured=row["measured"],
             )
             for (route, pool), row in self.rows.items()
         )

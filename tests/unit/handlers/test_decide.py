@@ -40,7 +40,7 @@ def decided(**routes: str) -> Any:
 
 
 def test_only_answers_of_the_pool_that_was_meant_are_evidence() -> None:
-    counts = {"measured": 3, "decode_tokens": 30, "accepted": 5, "drafted": 9}
+    counts: dict[str, Any] = {"measured": 3, "decode_tokens": 30, "accepted": 5, "drafted": 9}
     rows = (
         RouteRow("chat", "ngram", "ngram", **counts),
         RouteRow("chat", "ngram", "baseline", **counts),

@@ -60,3 +60,12 @@ class Filter:
             return None
         found = self._own[b"figures"](answer, members)
         return None if found is None else {key.decode(): value for key, value in found.items()}
+
+    def upper_bound(self, bounds: str, number: float) -> str:
+        """The label of a number in one of the filter's lists of bounds."""
+        label: bytes = self._own[b"upper_bound"](self._own[bounds.encode()], number)
+        return label.decode()
+
+    def bounds(self, name: str) -> list[int]:
+        """One of the filter's lists of bounds."""
+        return [int(bound) for bound in self._own[name.encode()].values()]

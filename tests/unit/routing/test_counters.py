@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specfleet.routing.counters import RouteRow, parse_stats
+from specfleet.routing.counters import PROMPT_CLASSES, RouteRow, WholeAnswers, parse_stats
 
 UPTIME = {"name": "server.uptime", "value": 100}
 CHAT = "route.chat.pool.ngram.intended.ngram"
@@ -48,7 +48,8 @@ def ended(code: int, flags: str, phase: str, labels: str = CHAT) -> dict[str, An
 )
 def test_how_a_request_ended(code: int, flags: str, phase: str, field: str) -> None:
     (row,) = parse_stats(document(ended(code, flags, phase)), 0).rows
-    assert row == RouteRow("chat", "ngram", "ngram", requests=1, **{field: 1})
+    counts: dict[str, Any] = {"requests": 1, field: 1}
+    assert row == RouteRow("chat", "ngram", "ngram", **counts)
 
 
 def test_rows_are_kept_apart_and_their_outcomes_summed() -> None:
@@ -74,6 +75,36 @@ def test_usage_without_acceptance_measures_baseline_and_nothing_else() -> None:
     baseline, ngram = parse_stats(document(*stats), 0).rows
     assert (baseline.measured, baseline.decode_tokens) == (2, 50)
     assert (ngram.measured, ngram.decode_tokens) == (0, 0)
+
+
+def test_times_are_read_by_bucket_and_whole_answers_by_prompt() -> None:
+    stats = [
+        stat(f"specfleet.stream_tpot.{CHAT}.upto_us.1000", 5),
+        stat(f"specfleet.stream_tpot.{CHAT}.upto_us.1259", 4),
+        stat(f"specfleet.stream_tpot.{CHAT}.upto_us.inf", 1),
+        stat(f"specfleet.stream_ttft.{CHAT}.upto_us.63095734", 2),
+        *(
+            stat(f"specfleet.whole_{name}.{CHAT}.prompt_upto.{prompt}", value)
+            for prompt, of in (("128", (900, 30, 3)), ("inf", (5000, 20, 1)))
+            for name, value in zip(("us", "tokens", "answers"), of, strict=True)
+        ),
+    ]
+    (row,) = parse_stats(document(*stats), 0).rows
+    assert row.stream_tpot_us.counts[:3] == (5, 4, 0)
+    assert row.stream_tpot_us.counts[-1] == 1
+    assert row.stream_tpot_us.total == 10
+    assert (row.stream_ttft_us.counts[-2], row.stream_ttft_us.total) == (2, 2)
+    assert (row.whole_us, row.whole_tokens, row.whole_answers) == (5900, 50, 4)
+    assert len(row.whole_by_prompt) == len(PROMPT_CLASSES)
+    assert (row.whole_by_prompt[0], row.whole_by_prompt[-1]) == (WholeAnswers(900, 30, 3), WholeAnswers(5000, 20, 1))
+    assert set(row.whole_by_prompt[1:-1]) == {WholeAnswers()}
+
+
+def test_an_engines_refusals_are_told_from_the_routers_own() -> None:
+    own = "route.chat.pool..intended.ngram"
+    engine, router = (ended(400, "-", "body", where) for where in (CHAT, own))
+    rows = parse_stats(document(engine, router), 0).rows
+    assert [(row.pool, row.client_errors) for row in rows] == [("", 1), ("ngram", 1)]
 
 
 def test_what_is_in_flight_and_what_went_wrong() -> None:

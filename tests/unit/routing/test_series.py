@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from specfleet.routing.counters import RouteRow
+from specfleet.routing.counters import RouteRow, WholeAnswers
 from specfleet.routing.series import diagnosis, scraped, selector
 from tests.unit.metrics.answers import router, series
 
 AT = 1_800_000_000.5
 POD = "assistant-router-5d8f7c9b6-x2x4z"
 ROUTER = ("serving", POD)
-ROW = RouteRow("chat", "ngram", "ngram", finished=100, measured=100, decode_tokens=4000, accepted=40, drafted=400)
+ROW = RouteRow(
+    "chat", "ngram", "ngram",
+    requests=100, finished=100, measured=100, decode_tokens=4000, accepted=40, drafted=400,
+)  # fmt: skip
 
 
 def raw(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,6 +71,51 @@ def test_requests_are_summed_over_how_they_ended() -> None:
     (one,) = scraped([*router(AT), more])[ROUTER].samples
 
     assert one.rows[0].finished == 107
+
+
+def test_times_errors_and_prompts_of_both_pools_are_read_as_from_the_router_itself() -> None:
+    where = {"namespace": "serving", "pod": POD, "job": "routers", "route": "chat"}
+    base = {**where, "pool": "baseline", "intended": "baseline"}
+    spec = {**where, "pool": "ngram", "intended": "ngram"}
+    more = [
+        series("specfleet_plain_measured", AT, 7, **base),
+        series("specfleet_plain_decode_tokens", AT, 270, **base),
+        series("specfleet_prompt_tokens", AT, 900, **base),
+        series("specfleet_stream_decode_us", AT, 4_000_000, **base),
+        series("specfleet_stream_decode_tokens", AT, 200, **base),
+        series("specfleet_stream_tpot", AT, 4, upto_us="19953", **base),
+        series("specfleet_stream_tpot", AT, 1, upto_us="inf", **base),
+        series("specfleet_stream_ttft", AT, 5, upto_us="1000", **base),
+        series("specfleet_stream_ttft", AT, 9, upto_us="1001", **base),
+        series("specfleet_whole_us", AT, 500_000, prompt_upto="512", **base),
+        series("specfleet_whole_tokens", AT, 70, prompt_upto="512", **base),
+        series("specfleet_whole_answers", AT, 2, prompt_upto="512", **base),
+        series("specfleet_requests", AT, 3, code="400", flags="-", phase="body", **spec),
+        series("specfleet_requests", AT, 2, code="200", flags="DC", phase="body", **spec),
+    ]
+
+    (one,) = scraped([*router(AT), *more])[ROUTER].samples
+
+    baseline, ngram = one.rows
+    assert (baseline.measured, baseline.decode_tokens, baseline.prompt_tokens) == (7, 270, 900)
+    assert (baseline.stream_decode_us, baseline.stream_decode_tokens) == (4_000_000, 200)
+    assert baseline.stream_tpot_us.percentile(80) == (15849, 19953)
+    assert baseline.stream_tpot_us.total == 5
+    assert baseline.stream_ttft_us.total == 5  # a bound that is none of ours is passed over
+    assert baseline.whole_by_prompt[1] == WholeAnswers(500_000, 70, 2)
+    assert (baseline.whole_us, baseline.whole_answers) == (500_000, 2)
+    assert (ngram.requests, ngram.finished, ngram.client_errors, ngram.cancelled) == (105, 100, 3, 2)
+
+
+@pytest.mark.parametrize("name", ["stream_tpot", "whole_us"])
+def test_a_bucket_or_class_that_is_no_count_stays_none(name: str) -> None:
+    labels = {"namespace": "serving", "pod": POD, "job": "routers", "route": "chat", "pool": "ngram"}
+    labels |= {"intended": "ngram", "upto_us": "inf", "prompt_upto": "inf"}
+
+    (one,) = scraped([*router(AT), series(f"specfleet_{name}", AT, "NaN", **labels)])[ROUTER].samples
+
+    (row,) = one.rows
+    assert min(row.stream_tpot_us.counts[-1], row.whole_by_prompt[-1].us) == -1
 
 
 def test_requests_in_flight_are_kept_by_route_and_pool() -> None:
