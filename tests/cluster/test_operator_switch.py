@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specfleet.decision.trend import points
 from tests.cluster.api import eventually
 from tests.cluster.conftest import World
 from tests.cluster.routers import served_of
@@ -111,8 +112,14 @@ def test_poor_acceptance_moves_the_route_to_baseline_and_leaves_the_other(world:
     assert len(chat["history"]) == 1
     assert (code["pool"], code["history"]) == ("ngram", [])
     assert world.condition("SpeculationActive")["status"] == "True"
+    # The same switch is an event, an entry of the history and a metric; the next write of status adds to the trend.
+    (event,) = eventually("it is told", lambda: world.events("SpeculationOff"))
+    assert "chat" in event["message"]
+    assert chat["history"][0]["reason"] == "BelowAcceptance"
     metrics = world.operators[0].get("/metrics")
-    assert 'specfleet_operator_switches_total{deployment="assistant"' in metrics
+    labels = f'deployment="assistant",namespace="{world.namespace}",pool="baseline"'
+    assert f"specfleet_operator_switches_total{{{labels}}} 1.0" in metrics
+    assert points(chat["trend"])
 
 
 def test_unreachable_routers_hold_every_decision(world: World) -> None:

@@ -125,6 +125,12 @@ class RouteStatus(Model):
     history: Annotated[list[Switch], Field(max_length=10)] = Field(
         default_factory=list, description="The last switches, newest last."
     )
+    trend: Annotated[str, Field(max_length=1024)] | None = Field(
+        None,
+        description="Tokens per step and break-even line of the last 6 hours: a start, then points of minutes since "
+        "it, such as 20:2.38/1.80s (s: served with speculation, b: without; -: not known). Added to when status is "
+        "written, at most every 10 minutes.",
+    )
     by_hand: ByHandStatus | None = Field(None, description="What a person has said of the route, while it holds.")
     report: RouteReport | None = Field(
         None, description="What the rule would have done; only under enforcement: Observe."

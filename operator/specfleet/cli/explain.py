@@ -1,4 +1,4 @@
-"""`specfleet explain`: where each route is served and why, in plain sentences, from the status alone."""
+"""`specfleet explain`: where each route is served and why, in plain sentences, from spec and status alone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ import typer
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import Condition, PlanStatus, RouteStatus, SpecDeploymentStatus
+from specfleet.api.v1alpha1 import SpecDeployment
+from specfleet.cli.explain_chart import chart
+from specfleet.cli.explain_route import Decision
 from specfleet.cluster.auth import Connection, connect
 from specfleet.cluster.client import ApiClient
 from specfleet.cluster.errors import ApiError, ClusterError
 from specfleet.cluster.gate import WriteGate
 from specfleet.cluster.kinds import SPEC_DEPLOYMENT
 from specfleet.decision.report import sentence
-from specfleet.decision.types import Pool
+from specfleet.decision.trend import points
+from specfleet.decision.types import Pool, RouteConfig
+from specfleet.handlers.decide import configs
 from specfleet.handlers.status import report_of
 
 # Shown where they have this status: everything else is as it should be.
@@ -73,8 +78,9 @@ def text(body: Mapping[str, Any], route: str | None = None, now: float | None = 
     meta = body["metadata"]
     if route is None:
         yield from _head(meta, status, body)
+    known = _configs(body)
     for one in routes:
-        yield from _route(one, blank=route is None)
+        yield from _route(one, Decision.read(one, known.get(one.name), now), now, blank=route is None)
     if any(one.report is not None for one in routes):
         yield ""
         yield from _how_to_enforce(meta, body.get("spec") or {})
@@ -87,13 +93,17 @@ def text(body: Mapping[str, Any], route: str | None = None, now: float | None = 
 
 
 def json_text(body: Mapping[str, Any], route: str | None = None, now: float | None = None) -> str:
-    """The same for programs: the status' routes, pools and conditions, without the opaque state."""
+    """The same for programs: the status and, of each route, what was counted and concluded and what comes next."""
     status = _status(body)
     now = time.time() if now is None else now
     shown_routes = [_reported(one, now) for one in _routes(body, status, route)]
     routes = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in shown_routes]
-    for one in routes:
+    known = _configs(body)
+    for shown_route, one in zip(shown_routes, routes, strict=True):
         one.pop("state", None)
+        one.pop("trend", None)
+        decision = Decision.read(shown_route, known.get(shown_route.name), now)
+        one["decision"] = None if decision is None else decision.document()
     whole = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     meta = body["metadata"]
     shown = {"name": meta["name"], "namespace": meta["namespace"], **whole, "routes": routes}
@@ -192,7 +202,15 @@ def _plan(plan: PlanStatus, sequences: Mapping[str, int]) -> Iterator[str]:
         yield f"  {plan.message}"
 
 
-def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:
+def _configs(body: Mapping[str, Any]) -> dict[str, RouteConfig]:
+    """The policy of each route; empty where the spec is none that this version reads."""
+    try:
+        return configs(SpecDeployment.parse(body).spec)
+    except ValueError:
+        return {}
+
+
+def _route(one: RouteStatus, decision: Decision | None, now: float, *, blank: bool) -> Iterator[str]:
     if blank:
         yield ""
     kind = "without speculation" if one.pool == BASELINE_POOL else "with speculation"
@@ -203,8 +221,11 @@ def _route(one: RouteStatus, *, blank: bool) -> Iterator[str]:
         yield f"  Said by hand: {said.speculation} until {said.until} ({said.reason}); `specfleet auto` takes it back."
     yield f"  {_share(one)}"
     figures = _figures(one)
-    if figures:
+    if decision is not None:
+        yield from (f"  {sentence}" for sentence in decision.sentences())
+    elif figures:
         yield f"  {figures}"
+    yield from (f"  {line}" for line in chart(points(one.trend), now))
     if one.report is not None:
         yield f"  Observe ({one.report.policy}): {one.report.message}"
     if one.history:

@@ -27,6 +27,7 @@ from specfleet.api.status import (
 from specfleet.api.times import epoch, timestamp
 from specfleet.decision.report import Report, observed, sentence
 from specfleet.decision.rule import Verdict
+from specfleet.decision.trend import appended
 from specfleet.handlers.decide import RouteDecision, pool_name
 from specfleet.handlers.fleet import Fleet
 
@@ -100,12 +101,19 @@ def route_status(
         evidence=_evidence(verdict, coverage),
         since=timestamp(state.served_since),
         history=history[-HISTORY:],
+        trend=_trend(decision, before, now),
         by_hand=None
         if by_hand is None
         else ByHandStatus(speculation=by_hand.word, until=by_hand.until_text, reason=by_hand.reason),
         report=_report(decision, before, draft, now),
         state=state.encode(),
     )
+
+
+def _trend(decision: RouteDecision, before: RouteStatus | None, now: float) -> str | None:
+    """The route's trend with a point of now, where one is due: written with the status, never a reason to write it."""
+    verdict, line = decision.verdict, decision.config.line_value("BreakEven")
+    return appended(None if before is None else before.trend, now, verdict.tokens_per_step, line, verdict.pool)
 
 
 def _report(decision: RouteDecision, before: RouteStatus | None, draft: str, now: float) -> RouteReport | None:
@@ -220,7 +228,7 @@ def noticeable(status: Mapping[str, Any]) -> dict[str, Any]:
         for figure in ("acceptancePercent", "tokensPerStep"):
             route[figure] = figure in route
         route["slow"] = str(route.get("message", "")).endswith(SLOW_SWITCH_NOTE)
-        for volatile in ("message", "evidence", "state"):
+        for volatile in ("message", "evidence", "state", "trend"):
             route.pop(volatile, None)
         for moving in ("offPercent", "message"):
             route.get("report", {}).pop(moving, None)

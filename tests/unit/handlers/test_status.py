@@ -59,6 +59,7 @@ def changed(*path: Any, value: Any) -> dict[str, Any]:
         (("routes", 0, "acceptancePercent"), 62),
         (("routes", 0, "tokensPerStep"), "2.00"),
         (("routes", 0, "state"), "xyz"),
+        (("routes", 0, "trend"), "2026-11-29T06:00Z 0:2.41/1.80s"),
         (("routes", 0, "evidence", "score"), "3.0"),
         (("summary", "acceptance"), "62%"),
         (("conditions", 0, "lastTransitionTime"), "later"),
