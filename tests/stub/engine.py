@@ -8,7 +8,8 @@ speculative config, on chat/completions and completions, for one answer.
 
 Request headers steer it: x-stub-acceptance (0..1), x-stub-prefill-ms, x-stub-step-ms, x-stub-status (answer with this
 status), x-stub-die (before-headers | after-headers | mid-stream), x-stub-replay (a recording), x-stub-cut (bytes in a
-chunk), x-stub-request-log (keep the request for GET /stub/requests).
+chunk), x-stub-request-log (keep the request for GET /stub/requests), x-stub-host (name the address that answers in a
+header of this name).
 """
 
 from __future__ import annotations
@@ -406,9 +407,16 @@ async def seen(request: web.Request) -> web.Response:
     return web.json_response({"requests": state.requests, "running": state.running, "seen": list(state.seen)})
 
 
+async def say_host(request: web.Request, response: web.StreamResponse) -> None:
+    """Name the address that answers, where the client asks for it."""
+    if "x-stub-host" in request.headers and request.transport is not None:
+        response.headers["x-stub-host"] = request.transport.get_extra_info("sockname")[0]
+
+
 def application(config: Config) -> web.Application:
     """The server, ready to run."""
     app = web.Application(client_max_size=1 << 30)
+    app.on_response_prepare.append(say_host)
     app[STATE] = State(config, asyncio.Semaphore(config.max_num_seqs))
     app.add_routes(
         [

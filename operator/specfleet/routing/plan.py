@@ -78,6 +78,8 @@ class RouterPlan:
     refused_fields: tuple[str, ...] = field(default=())
     max_request_bytes: int = 16 * 1024 * 1024
     tenant_header: str | None = None
+    affinity_header: str | None = None
+    """Requests with one value of it go to one pool as long as their route's share stands, and there to one pod."""
     prompt_key: str | None = None
     """Path of the file with the key by which prompts are hashed for the log; None hashes none."""
     route_label: str | None = None

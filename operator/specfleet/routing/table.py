@@ -206,12 +206,19 @@ def _forward(
     elif route.speculative_percent == 100:
         action["cluster"] = names.SPECULATIVE_FIRST
     else:
+        # The hash modulo 100 is compared with the weights one after the other. Speculation is the last of them: its
+        # keys are the uppermost, so a share that rises only adds to them.
         action["weighted_clusters"] = {
             "clusters": [
                 {"name": names.BASELINE_FIRST, "weight": 100 - route.speculative_percent},
                 {"name": names.SPECULATIVE_FIRST, "weight": route.speculative_percent},
             ]
         }
+        if plan.affinity_header is not None:
+            action["weighted_clusters"]["use_hash_policy"] = True
+    if plan.affinity_header is not None:
+        # Without the header there is no hash, and Envoy draws for each request.
+        action["hash_policy"] = [{"header": {"header_name": plan.affinity_header.lower()}}]
     found: Resource = {
         "name": f"{route.name}/{names.INELIGIBLE}" if ineligible else route.name,
         "match": match,
