@@ -143,9 +143,14 @@ bench-router: .venv tool-envoy ## Envoy's CPU an event, with and without our fil
 	$(BIN)/python -m tests.bench.router --out build/bench-router.json
 
 .PHONY: bench-decision
-bench-decision: .venv ## the decision rule on simulated routes: false switches a day, points lost
+bench-decision: .venv ## the decision rule beside six others on simulated routes: false switches a day, time lost; JSON and SVG
 	@mkdir -p build
 	$(BIN)/python -m tests.bench.decision --out build/bench-decision.json
+
+.PHONY: bench-fleet
+bench-fleet: .venv ## a whole fleet in closed loop for 30 days: limit cycles, switches by peaks of load
+	@mkdir -p build
+	$(BIN)/python -m tests.bench.fleet --out build/bench-fleet.json
 
 ##@ Generated files and the image
 

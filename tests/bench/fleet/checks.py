@@ -1,0 +1,122 @@
+"""What must not be in a fleet's history: limit cycles, wrong switches, and such as a peak of load alone brought about.
+
+Where content is steady every switch is made by load or by chance. Precisely:
+
+- A limit cycle shows as more than two switches of a route in 24 hours, or as three switches of it within six. Load that
+  comes and goes with the day is no cycle of its own; where load is constant (`day` False) nothing may alternate at all.
+- A switch is false if in the half hour before it the truth was more than 3 % on the other side of the model's L* at the
+  batch of the pool that served the route.
+- A switch is a spike's if it falls between the spike's begin and ten minutes after its end.
+- A switch-off is a peak's if it falls where load is above its mean and the route, by the model, pays at the mean load:
+  L is more than 3 % above the L* of the batch that all traffic in speculation makes at its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from specfleet.decision.types import Pool
+from tests.bench.decision.truth import FALSE_MARGIN, MINUTES
+from tests.bench.fleet import model
+from tests.bench.fleet.counts import TOKENS
+from tests.bench.fleet.run import REPLICAS, History, Minute, Scenario
+
+SETTLED_DAYS = 1  # in which routes find their places
+CYCLE_MINUTES, CYCLE_SWITCHES = 6 * 60, 3
+MOST_A_DAY = 2
+AFTER_SPIKE = 10
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route of one run, after the first day."""
+
+    days: int
+    switches: int
+    most_in_24_hours: int
+    days_over: int  # calendar days with more than two
+    short_cycles: int
+    false: int
+    in_spikes: int
+    by_peak: int
+    off_percent: float
+
+
+def switches(minutes: Sequence[Minute]) -> list[int]:
+    """The minutes that begin in another pool than the one before, after the first day."""
+    return [at for at in range(SETTLED_DAYS * MINUTES, len(minutes)) if minutes[at].on != minutes[at - 1].on]
+
+
+def checked(history: History) -> dict[str, Route]:
+    """Each route's figures."""
+    spiky = _spiky(history.spikes)
+    return {
+        name: _route(history, minutes, mean_break_even(history.scenario), spiky)
+        for name, minutes in history.minutes.items()
+    }
+
+
+def _route(history: History, minutes: Sequence[Minute], at_mean: float, spiky: Sequence[bool]) -> Route:
+    moves = switches(minutes)
+    days = [sum(at // MINUTES == day for at in moves) for day in range(SETTLED_DAYS, len(minutes) // MINUTES)]
+    rest = minutes[SETTLED_DAYS * MINUTES :]
+    truth = fmean(one.truth for one in minutes)
+    peaks = [at for at in moves if not minutes[at].on and history.factors[at] > 1.0]
+    return Route(
+        days=len(days),
+        switches=len(moves),
+        most_in_24_hours=max((_within(moves, at, MINUTES) for at in moves), default=0),
+        days_over=sum(count > MOST_A_DAY for count in days),
+        short_cycles=sum(_within(moves, at, CYCLE_MINUTES) >= CYCLE_SWITCHES for at in moves),
+        false=sum(is_false(minutes, at) for at in moves),
+        in_spikes=sum(spiky[at] for at in moves),
+        by_peak=len(peaks) if truth > (1.0 + FALSE_MARGIN) * at_mean else 0,
+        off_percent=100.0 * fmean(not one.on for one in rest),
+    )
+
+
+def is_false(minutes: Sequence[Minute], at: int) -> bool:
+    """Whether the move in minute `at` went against the truth of the half hour before it."""
+    before = median(one.truth / one.break_even for one in minutes[max(0, at - 30) : at])
+    return before < 1.0 - FALSE_MARGIN if minutes[at].on else before > 1.0 + FALSE_MARGIN
+
+
+def mean_break_even(scenario: Scenario) -> float:
+    """L* of the batch that all traffic makes in speculation at the mean load, on all replicas."""
+    loads = [model.Load(one.requests, 1.0, TOKENS, one.tokens_per_step) for one in scenario.routes]
+    ready: dict[Pool, float] = {"speculative": sum(REPLICAS.values()), "baseline": 0.0}
+    return model.break_even(model.batches(loads, ready)["speculative"])
+
+
+def _within(moves: Sequence[int], begin: int, length: int) -> int:
+    return sum(begin <= at < begin + length for at in moves)
+
+
+def _spiky(spikes: Sequence[bool]) -> list[bool]:
+    found, left = [], 0
+    for spike in spikes:
+        left = AFTER_SPIKE + 1 if spike else left - 1
+        found.append(left > 0)
+    return found
+
+
+def time_per_token(history: History) -> float:
+    """Milliseconds a token, over all requests."""
+    everything = [one for minutes in history.minutes.values() for one in minutes]
+    return sum(one.requests * one.milliseconds for one in everything) / sum(one.requests for one in everything)
+
+
+def static_time_per_token(history: History, pool: Pool) -> float:
+    """The same with all traffic and all replicas in one pool, on the same load and content."""
+    ready: dict[Pool, float] = {one: sum(REPLICAS.values()) if one == pool else 0.0 for one in model.POOLS}
+    share = 1.0 if pool == "speculative" else 0.0
+    total = weight = 0.0
+    for minutes in zip(*history.minutes.values(), strict=True):
+        loads = [model.Load(one.requests, share, TOKENS, one.truth) for one in minutes]
+        step = 1000.0 * model.step_seconds(pool, model.batches(loads, ready)[pool])
+        for one in loads:
+            total += one.requests * step / (one.tokens_per_step if share else 1.0)
+            weight += one.requests
+    return total / weight
