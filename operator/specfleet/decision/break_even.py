@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from specfleet.decision.curves import STREAMS, Curve, Curves, Point
-from specfleet.decision.types import Pool
+from specfleet.decision.message import clock
+from specfleet.decision.types import Certainty, Pool
 
-Certainty = Literal["Known", "Extrapolated", "Prior"]
 POOLS: tuple[Pool, ...] = ("baseline", "speculative")
 
 MIN_POINTS = 5
@@ -143,6 +143,35 @@ def break_even(
         reach=None if reach is None else (max(0.0, reach[0] - 1.0), reach[1] - 1.0),
         at=min(oldest, now),
         kind=kind,
+    )
+
+
+def step_us(curves: Curves, pool: Pool, batch: float, kind: str = STREAMS) -> float | None:
+    """Microseconds of a decode step of `pool` at `batch`; None where it has never run such a batch.
+
+    The time per output token is that in baseline, and that over L under speculation.
+    """
+    curve = curves.pool(pool).curve(kind)
+    if len(curve.points) < MIN_POINTS or not (math.isfinite(batch) and batch >= 0.0):
+        return None
+    u = 1.0 + batch
+    fit = _fit(curve, u)
+    return sum(_range(fit, None, u)) / 2.0 if fit.holds(u) else None
+
+
+def sentence(estimate: Estimate, now: float) -> str:
+    """How the line was found, for people, with its interval, reach and age; empty where there is nothing to tell."""
+    if estimate.interval is None or estimate.batch is None or estimate.at is None:
+        return ""
+    low, high = estimate.interval
+    reach = estimate.reach
+    seen = (
+        "no batch was seen in both pools" if reach is None else f"both pools tell of {reach[0]:.3g} to {reach[1]:.3g}"
+    )
+    of = "" if estimate.kind == STREAMS else f", whole answers to prompts of class {estimate.kind}"
+    return (
+        f"Break-even {estimate.certainty}: {estimate.tokens_per_step:.2f} [{low:.2f}, {high:.2f}] at "
+        f"{estimate.batch:.3g} running requests a replica; {seen}, last at {clock(estimate.at, now)}{of}."
     )
 
 

@@ -30,6 +30,9 @@ LOOK_BACK = 6
 MIN_SPAN = 5
 GATHER_LIMIT_SECONDS = 3600.0
 EARLY_CLOSE = 0.75  # of a block's length: samples come with jitter
+LINE_PER_HOUR = 0.05  # by which a measured line that was known moves; evidence against it stays evidence
+LINE_SAME = 0.05
+LINE_HOUR_SECONDS = 3600.0
 
 
 def rounded(value: float) -> float:
@@ -79,6 +82,7 @@ class LineState:
     """What is known about one line.
 
     `score` is G and `requests` is n of the rule; `span` is how many of the last blocks belong to the present trend.
+    `firm`: the value was known when it was taken over, and moves slowly since.
     """
 
     value: float | None = None
@@ -91,6 +95,7 @@ class LineState:
     requests_sum: float = 0.0
     gathered: Gathered = Gathered()
     recent: tuple[Closed, ...] = ()
+    firm: bool = False
 
     def says_switch(self, pool: Pool) -> bool:
         """Whether the evidence is enough to leave `pool`."""
@@ -98,7 +103,7 @@ class LineState:
 
     def restarted(self) -> LineState:
         """The line after a switch: the score starts again, what was learned about the noise stays."""
-        return replace(self, score=0.0, requests=0.0)
+        return replace(self, score=0.0, requests=0.0, firm=False)
 
     @property
     def window(self) -> tuple[Closed, ...]:
@@ -111,14 +116,38 @@ class LineState:
         return sum(block.requests for block in self.recent)
 
 
-def configured(state: LineState, line: Line, config: RouteConfig) -> LineState:
-    """`state` under `config`: a line that moved restarts its score; another k is another draft and forgets all."""
+def configured(state: LineState, line: Line, config: RouteConfig, pool: Pool) -> LineState:
+    """`state` under `config`: a line that moved restarts its score; another k is another draft and forgets all.
+
+    A measured line moves all the time. While it is not known, a small move goes unnoticed and a larger one restarts
+    the score; from when it is known on it goes in small steps with the blocks, see `moved`. Where it is known no more,
+    it stands still in speculation, where it switches nothing, and follows what is as good as known in baseline.
+    """
     value = config.line_value(line)
+    measured = line == "BreakEven" and config.certainty is not None
+    firm = measured and config.certainty == "Known"
+    value = rounded(value) if measured and value is not None else value
     if state.draft_tokens != config.draft_tokens:
-        return LineState(value=value, draft_tokens=config.draft_tokens)
-    if state.value != value:
-        return replace(state.restarted(), value=value)
-    return state
+        return LineState(value=value, draft_tokens=config.draft_tokens, firm=firm)
+    if not measured or value is None or state.value is None:
+        if state.value == value:
+            return state if state.firm == firm else replace(state, firm=firm)
+        return replace(state.restarted(), value=value, firm=firm)
+    if state.firm and (firm or pool == "speculative"):
+        return state
+    near = abs(value / state.value - 1.0) <= LINE_SAME
+    if near and not firm:
+        return replace(state, firm=False)
+    return replace(state if near else state.restarted(), value=value, firm=firm)
+
+
+def moved(state: LineState, line: Line, config: RouteConfig, seconds: float) -> LineState:
+    """`state` with a measured line that was known `seconds` further on its way to what it is now."""
+    value = config.line_value(line)
+    if not state.firm or config.certainty != "Known" or value is None or state.value is None:
+        return state
+    most = LINE_PER_HOUR * min(seconds, LINE_HOUR_SECONDS) / LINE_HOUR_SECONDS
+    return replace(state, value=rounded(min(max(value, state.value * (1.0 - most)), state.value * (1.0 + most))))
 
 
 def gathered(state: LineState, line: Line, block: Block, config: RouteConfig, pool: Pool) -> LineState:

@@ -26,6 +26,10 @@ def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float
     elif verdict.reason in _TOLD_BY_FIGURES:
         parts.append(SENTENCES[verdict.reason])
     shown = verdict.evidence
+    if config.certainty == "Prior" and verdict.reason is not Reason.BREAK_EVEN_UNKNOWN and verdict.evidence is not None:
+        parts.append("The break-even line is not measured yet and says nothing.")
+    if state.mode == "speculative" and state.line("BreakEven").says_switch("speculative"):
+        parts.extend(["Only a line that is known switches off."] if not config.may_switch_off("BreakEven") else [])
     if shown is not None and shown.score > 0.0:
         direction = "off" if state.mode == "speculative" else "on"
         parts.append(f"Score {shown.score:.1f} of {shown.threshold:.1f} towards {direction}.")

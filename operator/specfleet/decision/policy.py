@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from specfleet.api.base import duration
 from specfleet.api.v1alpha1 import BreakEven, Enforcement, Initial, Policy, RoutePolicy, Speculation
+from specfleet.decision.break_even import Estimate
 from specfleet.decision.types import Override, RouteConfig
 
 _OVERRIDES: dict[Speculation, Override] = {
@@ -22,7 +24,10 @@ def route_config(
     speculation: Speculation = Speculation.AUTO,
     route: RoutePolicy | None = None,
 ) -> RouteConfig:
-    """The configuration that `step` takes. A field that the route's own policy sets goes before the general one."""
+    """The configuration that `step` takes. A field that the route's own policy sets goes before the general one.
+
+    A measured break-even line is what it is at the start, unknown; `with_line` puts in what was measured.
+    """
     percent, break_even = policy.min_acceptance_percent, policy.break_even
     if route is not None and route.min_acceptance_percent is not None:
         percent = route.min_acceptance_percent
@@ -35,10 +40,18 @@ def route_config(
         draft_tokens=draft_tokens,
         min_acceptance_percent=percent,
         break_even=_fixed(break_even),
+        certainty="Prior" if break_even is not None and break_even.source == "Measured" else None,
         block_seconds=duration(policy.block).total_seconds(),
         dwell_seconds=duration(policy.dwell).total_seconds(),
         exploration_max_percent=policy.exploration.max_percent,
     )
+
+
+def with_line(config: RouteConfig, estimate: Estimate) -> RouteConfig:
+    """`config` with its break-even line as it is now, where that is measured."""
+    if config.certainty is None:
+        return config
+    return replace(config, break_even=estimate.tokens_per_step, certainty=estimate.certainty)
 
 
 def _fixed(break_even: BreakEven | None) -> Decimal | None:

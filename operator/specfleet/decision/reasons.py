@@ -39,6 +39,7 @@ class Reason(StrEnum):
     EXPLORING = "Exploring"
     NO_EXPLORATION = "NoExploration"
     NO_LINE = "NoLine"
+    BREAK_EVEN_UNKNOWN = "BreakEvenUnknown"
     OVERRIDE_ALWAYS = "OverrideAlways"
     OVERRIDE_NEVER = "OverrideNever"
     NO_ROOM_TO_MOVE = "NoRoomToMove"
@@ -65,7 +66,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.BELOW_BREAK_EVEN: "Speculation is off: a decode step yielded too few tokens to pay (breakEven).",
     Reason.EXPLORING: "The route starts in baseline; a share of it explores speculation until it is shown to pay.",
     Reason.NO_EXPLORATION: "The route is in baseline and nothing looks whether speculation would pay.",
-    Reason.NO_LINE: "Neither minAcceptancePercent nor a fixed breakEven is set, so there is nothing to decide by.",
+    Reason.NO_LINE: "Neither minAcceptancePercent nor a breakEven is set, so there is nothing to decide by.",
+    Reason.BREAK_EVEN_UNKNOWN: "The break-even line is not measured yet: both pools have to serve some of the traffic.",
     Reason.OVERRIDE_ALWAYS: "speculation: Always is set on the route.",
     Reason.OVERRIDE_NEVER: "speculation: Never is set on the route.",
     Reason.NO_ROOM_TO_MOVE: "A switch is due and waits: the other pool has no room for the route's requests in flight.",

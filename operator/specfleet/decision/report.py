@@ -57,7 +57,9 @@ def policy_text(config: RouteConfig) -> str:
     lines = []
     if config.min_acceptance_percent is not None:
         lines.append(f"minAcceptancePercent {config.min_acceptance_percent}")
-    if config.break_even is not None:
+    if config.certainty is not None:
+        lines.append("breakEven Measured")
+    elif config.break_even is not None:
         lines.append(f"breakEven {float(config.break_even):.4g}")
     return ", ".join(lines)
 

@@ -94,21 +94,26 @@ def dwell_end(state: RouteState, config: RouteConfig) -> float:
 
 
 def _configured(state: RouteState, config: RouteConfig) -> RouteState:
-    lines = tuple(evidence.configured(old, line, config) for line, old in zip(LINES, state.lines, strict=True))
+    lines = tuple(
+        evidence.configured(old, line, config, state.mode) for line, old in zip(LINES, state.lines, strict=True)
+    )
     return replace(state, lines=lines)
 
 
 def _counted(state: RouteState, config: RouteConfig, block: Block) -> RouteState:
     at = milliseconds(block.at)
     seconds = config.block_seconds if block.seconds is None else block.seconds
-    fade = math.exp(-(at - state.block_at) / RATE_SECONDS) if state.block_at else 0.0
+    passed = at - state.block_at if state.block_at else seconds
+    fade = math.exp(-passed / RATE_SECONDS) if state.block_at else 0.0
     return replace(
         state,
         block_at=at,
         rate_requests=evidence.rounded(state.rate_requests * fade + block.requests),
         rate_hours=evidence.rounded(state.rate_hours * fade + block.share * seconds / 3600.0),
         lines=tuple(
-            evidence.gathered(old, line, replace(block, at=at), config, state.mode)
+            evidence.gathered(
+                evidence.moved(old, line, config, passed), line, replace(block, at=at), config, state.mode
+            )
             for line, old in zip(LINES, state.lines, strict=True)
         ),
     )
@@ -117,9 +122,9 @@ def _counted(state: RouteState, config: RouteConfig, block: Block) -> RouteState
 CAUSES: dict[Line, Reason] = {"Acceptance": Reason.BELOW_ACCEPTANCE, "BreakEven": Reason.BELOW_BREAK_EVEN}
 
 
-def _due_off(state: RouteState) -> Reason | None:
+def _due_off(state: RouteState, config: RouteConfig) -> Reason | None:
     """Why the route is to leave speculation by what was counted: the line with the most evidence."""
-    saying = [line for line in LINES if state.line(line).says_switch("speculative")]
+    saying = [line for line in LINES if state.line(line).says_switch("speculative") and config.may_switch_off(line)]
     return CAUSES[max(saying, key=lambda line: state.line(line).score)] if saying else None
 
 
@@ -137,7 +142,7 @@ def _due_on(state: RouteState) -> bool:
 def _decided(state: RouteState, config: RouteConfig, now: float, room: Room, guard: Guard) -> tuple[RouteState, bool]:
     """The rule itself. The flag is set where a switch is due and the other pool has no room."""
     off = state.mode == "speculative"
-    cause = _due_off(state) if off and now >= dwell_end(state, config) else None
+    cause = _due_off(state, config) if off and now >= dwell_end(state, config) else None
     if off and guard.off is not None:
         cause = guard.off
     comes_back = not off and guard.stay_off is None and now >= dwell_end(state, config) and _due_on(state)
@@ -220,7 +225,7 @@ def exploration_percent(state: RouteState, config: RouteConfig, now: float) -> i
     policy's most while the rate is unknown, 0 where the policy says so or no line is set.
     """
     most = config.exploration_max_percent
-    if most <= 0 or all(line.value is None for line in state.lines):
+    if most <= 0 or not config.has_line:
         return 0
     per_hour = state.requests_per_hour
     if per_hour is None:
@@ -318,6 +323,8 @@ def _reason(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_roo
     if hold is not None:
         return Reason(hold.value)
     set_lines = [line for line in state.lines if line.value is not None]
+    if not set_lines and config.has_line:
+        return Reason.BREAK_EVEN_UNKNOWN if state.mode == "speculative" or state.cause is None else state.cause
     if not set_lines:
         return Reason.NO_LINE
     counted = min(line.counted_requests for line in set_lines)

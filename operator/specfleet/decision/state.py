@@ -12,8 +12,9 @@ from specfleet.decision.evidence import KEPT_BLOCKS, Closed, Gathered, LineState
 from specfleet.decision.reasons import Reason
 from specfleet.decision.types import LINES, Line, Pool, RouteConfig
 
-VERSION = "2"
-EARLIER = "1"  # differs in how the cause is written
+VERSION = "3"
+WITHOUT_FIRM = "2"
+EARLIER = "1"  # as 2, and the cause is written otherwise
 MAX_BACKOFF = 5
 MAX_TIME = 253402300799.0  # the last second of the year 9999
 _POOL_CODES: dict[Pool, str] = {"speculative": "s", "baseline": "b"}
@@ -135,6 +136,7 @@ def _encode_line(line: LineState) -> str:
         _text(line.variance),
         _text(line.steps_sum),
         _text(line.requests_sum),
+        "k" if line.firm else "",
     ]
     partial = (
         ""
@@ -156,7 +158,7 @@ def _encode_line(line: LineState) -> str:
 def _decode(text: str) -> RouteState:
     body, _, checksum = text.rpartition(";")
     version, head, *lines = body.split(";")
-    if version not in (VERSION, EARLIER) or checksum != _checksum(body) or len(lines) != len(LINES):
+    if version not in (VERSION, WITHOUT_FIRM, EARLIER) or checksum != _checksum(body) or len(lines) != len(LINES):
         raise ValueError("not a state of this version")
     fields = head.split(",")
     if version == EARLIER:
@@ -182,13 +184,15 @@ def _decode(text: str) -> RouteState:
         block_at=_time(block_at),
         rate_requests=_number(rate_requests),
         rate_hours=_number(rate_hours),
-        lines=tuple(_decode_line(line) for line in lines),
+        lines=tuple(_decode_line(line, told_firm=version == VERSION) for line in lines),
     )
 
 
-def _decode_line(text: str) -> LineState:
+def _decode_line(text: str, *, told_firm: bool) -> LineState:
     head, partial, blocks = text.split("|")
-    value, draft_tokens, score, requests, span, variance, steps_sum, requests_sum = head.split(",")
+    value, draft_tokens, score, requests, span, variance, steps_sum, requests_sum, *firm = head.split(",")
+    if firm not in ([["k"], [""]] if told_firm else [[]]):
+        raise ValueError("not a line of this version")
     recent = tuple(_decode_block(block.split(",")) for block in blocks.split("/")) if blocks else ()
     return LineState(
         value=_number(value) if value else None,
@@ -201,6 +205,7 @@ def _decode_line(text: str) -> LineState:
         requests_sum=_number(requests_sum),
         gathered=_decode_gathered(partial.split(",")) if partial else Gathered(),
         recent=recent,
+        firm=firm == ["k"],
     )
 
 

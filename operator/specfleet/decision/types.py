@@ -11,6 +11,8 @@ from specfleet.decision.reasons import Phase, Reason
 Pool = Literal["speculative", "baseline"]
 Line = Literal["Acceptance", "BreakEven"]
 Override = Literal["Auto", "Always", "Never"]
+Certainty = Literal["Known", "Extrapolated", "Prior"]
+"""How sure a measured break-even line is: read off two curves, off one that has to be prolonged, or not measured."""
 
 LINES: tuple[Line, ...] = ("Acceptance", "BreakEven")
 
@@ -21,6 +23,10 @@ class RouteConfig:
 
     `draft_tokens` is k, the tokens drafted a round. `min_acceptance_percent` (accepted over drafted, 1 to 100) and
     `break_even` (tokens per decode step, 1 or more) are the two lines; None is a line that is not set.
+
+    `certainty` None is a break-even line that a person has fixed; else it is measured, and `break_even` is what it is
+    now, at the batch that the route's pool runs. Only one that is Known switches a route off; one that is Prior says
+    nothing, and the route explores for it to become known.
     """
 
     initial: Pool = "baseline"
@@ -29,6 +35,7 @@ class RouteConfig:
     draft_tokens: int = 4
     min_acceptance_percent: int | None = None
     break_even: Decimal | float | None = None
+    certainty: Certainty | None = None
     block_seconds: float = 60.0
     dwell_seconds: float = 600.0
     exploration_max_percent: int = 10
@@ -36,10 +43,19 @@ class RouteConfig:
     def line_value(self, line: Line) -> float | None:
         """The value that a line's x is held against, in tokens per step; None where the line is not set."""
         if line == "BreakEven":
-            return None if self.break_even is None else float(self.break_even)
+            return None if self.break_even is None or self.certainty == "Prior" else float(self.break_even)
         if self.min_acceptance_percent is None:
             return None
         return 1.0 + self.draft_tokens * self.min_acceptance_percent / 100.0
+
+    @property
+    def has_line(self) -> bool:
+        """Whether there is anything to decide by, now or once it is measured."""
+        return self.certainty is not None or any(self.line_value(line) is not None for line in LINES)
+
+    def may_switch_off(self, line: Line) -> bool:
+        """Whether evidence against this line is enough to take a route out of speculation."""
+        return line != "BreakEven" or self.certainty in (None, "Known")
 
 
 @dataclass(frozen=True, slots=True)
