@@ -114,7 +114,7 @@ def test_poor_acceptance_moves_the_route_to_baseline_and_leaves_the_other(world:
     assert world.condition("SpeculationActive")["status"] == "True"
     # The same switch is an event, an entry of the history and a metric; the next write of status adds to the trend.
     (event,) = eventually("it is told", lambda: world.events("SpeculationOff"))
-    assert "chat" in event["message"]
+    assert "chat" in event["note"]
     assert chat["history"][0]["reason"] == "BelowAcceptance"
     metrics = world.operators[0].get("/metrics")
     labels = f'deployment="assistant",namespace="{world.namespace}",pool="baseline"'

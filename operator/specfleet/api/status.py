@@ -129,7 +129,7 @@ class RouteStatus(Model):
         None,
         description="Tokens per step and break-even line of the last 6 hours: a start, then points of minutes since "
         "it, such as 20:2.38/1.80s (s: served with speculation, b: without; -: not known). Added to when status is "
-        "written, at most every 10 minutes.",
+        "written, at most every 8 minutes.",
     )
     by_hand: ByHandStatus | None = Field(None, description="What a person has said of the route, while it holds.")
     report: RouteReport | None = Field(

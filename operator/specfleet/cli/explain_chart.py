@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from specfleet.decision.trend import EVERY_MINUTES, KEPT_MINUTES, Point
+from specfleet.decision.trend import KEPT_MINUTES, Point
 
 HEIGHT = 7
+EVERY_MINUTES = 10
 COLUMNS = KEPT_MINUTES // EVERY_MINUTES
 MARKS = {"speculative": "*", "baseline": "o"}
 LINE = "-"

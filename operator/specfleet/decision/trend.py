@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from specfleet.decision.state import MAX_TIME
 from specfleet.decision.types import Pool
 
-EVERY_MINUTES = 10
+APART_MINUTES = 8
+"""Between two points at least; status is written each 8 to 10 minutes while there is traffic."""
 KEPT_MINUTES = 6 * 60
-MAX_POINTS = KEPT_MINUTES // EVERY_MINUTES + 1
+MAX_POINTS = KEPT_MINUTES // APART_MINUTES + 1
 MAX_LENGTH = 1024
-"""Of the text: a start of 17 bytes and 37 points of at most 20."""
-_MOST = 99_999.0
+"""Of the text: a start of 17 bytes and 46 points of at most 19."""
+_MOST = 999.0
 _START = "%Y-%m-%dT%H:%MZ"
 _CODES: dict[Pool, str] = {"speculative": "s", "baseline": "b"}
 _POOLS: dict[str, Pool] = {code: pool for pool, code in _CODES.items()}
@@ -40,13 +41,13 @@ class Point:
 
 
 def appended(text: str | None, now: float, tokens_per_step: float | None, line: float | None, pool: Pool) -> str | None:
-    """`text` with a point of `now` (seconds since the epoch) where the last one is ten minutes old; None without any.
+    """`text` with a point of `now` (seconds since the epoch) where the last one is 8 minutes old; None without any.
 
     Points of more than six hours ago are dropped, and those of a time to come, which a clock that is set back leaves.
     """
     minute = int(min(max(now, 0.0), MAX_TIME) // 60)
     kept = [one for one in points(text) if minute - KEPT_MINUTES <= one.minute <= minute]
-    due = not kept or minute - kept[-1].minute >= EVERY_MINUTES
+    due = not kept or minute - kept[-1].minute >= APART_MINUTES
     if due and (tokens_per_step is not None or kept):
         kept.append(Point(minute, tokens_per_step, line, pool))
     return _encoded(kept[-MAX_POINTS:])

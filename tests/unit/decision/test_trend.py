@@ -13,21 +13,21 @@ from specfleet.decision.trend import MAX_LENGTH, MAX_POINTS, Point, appended, po
 SIX = 1_795_932_000.0  # 2026-11-29 06:00 UTC
 
 
-def test_a_day_of_looks_leaves_six_hours_of_points_ten_minutes_apart() -> None:
+def test_a_day_of_looks_leaves_six_hours_of_points() -> None:
     text = None
     for minute in range(24 * 60 + 1):
         text = appended(text, SIX + 60 * minute, 2.5, 1.8, "speculative")
     assert text is not None
     found = points(text)
-    assert len(found) == MAX_POINTS == 37
-    assert {b.minute - a.minute for a, b in pairwise(found)} == {10}
+    assert len(found) == MAX_POINTS == 46
+    assert {b.minute - a.minute for a, b in pairwise(found)} == {8}
     assert (found[0].at, found[-1].at) == (SIX + 18 * 3600, SIX + 24 * 3600)
-    assert text.startswith("2026-11-30T00:00Z 0:2.50/1.80s 10:2.50/1.80s ")
+    assert text.startswith("2026-11-30T00:00Z 0:2.50/1.80s 8:2.50/1.80s ")
 
 
 def test_what_is_documented_is_what_is_written() -> None:
     text = appended(None, SIX, 2.41, 1.8, "speculative")
-    text = appended(text, SIX + 599, 9.9, 1.8, "speculative")
+    text = appended(text, SIX + 479, 9.9, 1.8, "speculative")
     text = appended(text, SIX + 600, 2.384, 1.8, "speculative")
     text = appended(text, SIX + 1200, None, 1.8, "baseline")
     assert text == "2026-11-29T06:00Z 0:2.41/1.80s 10:2.38/1.80s 20:-/1.80b"
