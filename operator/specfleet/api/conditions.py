@@ -20,6 +20,7 @@ class ConditionType(StrEnum):
     SPECULATION_ACTIVE = "SpeculationActive"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
     MOVING = "Moving"
+    OVERLOADED = "Overloaded"
 
 
 CONDITION_SENTENCES: dict[ConditionType, str] = {
@@ -34,6 +35,8 @@ CONDITION_SENTENCES: dict[ConditionType, str] = {
     ConditionType.SPECULATION_ACTIVE: "At least one route is served with speculation.",
     ConditionType.CAPACITY_SUFFICIENT: "The pools can take the traffic that decisions send to them.",
     ConditionType.MOVING: "A route is on its way from one pool to the other.",
+    ConditionType.OVERLOADED: "Both pools are short of room, or moving would make it worse: every move is frozen. See "
+    "[guards](guards.md).",
 }
 
 
@@ -105,6 +108,9 @@ class Reason(StrEnum):
     CAPACITY_UNKNOWN = "CapacityUnknown"
     SWITCHING = "Switching"
     SETTLED = "Settled"
+    POOLS_OVERLOADED = "PoolsOverloaded"
+    LOAD_BEARABLE = "LoadBearable"
+    LOAD_UNKNOWN = "LoadUnknown"
 
 
 @dataclass(frozen=True)
@@ -307,6 +313,13 @@ REASONS: dict[Reason, ReasonEntry] = {
     ),
     Reason.SWITCHING: ReasonEntry((_C.MOVING,), "True", "Routers are taking over new weights."),
     Reason.SETTLED: ReasonEntry((_C.MOVING,), "False", "Every router serves what was decided."),
+    Reason.POOLS_OVERLOADED: ReasonEntry(
+        (_C.OVERLOADED,), "True", "Requests queue, or an SLO is missed, and no move would help; evidence is frozen."
+    ),
+    Reason.LOAD_BEARABLE: ReasonEntry((_C.OVERLOADED,), "False", "At least one pool has room."),
+    Reason.LOAD_UNKNOWN: ReasonEntry(
+        (_C.OVERLOADED,), "Unknown", "Fewer than half of the engines of a pool tell their load."
+    ),
 }
 
 

@@ -40,7 +40,10 @@ class BreakEven(Model):
             ),
         )
     )
-    source: Literal["Fixed", "None"] = Field(description="Fixed: the figure given here. None: no break-even line.")
+    source: Literal["Measured", "Fixed", "None"] = Field(
+        description="Measured: from the time of a decode step in both pools, at the batch that the route's pool runs. "
+        "Fixed: the figure given here. None: no break-even line."
+    )
     tokens_per_step: DecimalText | None = Field(
         None, description='Tokens per decode step, as decimal text such as "1.60"; with source Fixed only.'
     )
@@ -50,6 +53,33 @@ class Exploration(Model):
     """Traffic that goes on looking while a route is off."""
 
     max_percent: Percent = Field(10, description="Most of a route's traffic that explores; 0 is none.")
+
+
+_TIME = rules(
+    Rule("duration(self) >= duration('1ms') && duration(self) <= duration('10m')", "an SLO's time must be 1ms to 10m")
+)
+
+
+class Slo(Model):
+    """Times that requests are to keep. Speculation that misses one, while baseline would not, is off."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "has(self.timePerOutputToken) || has(self.timeToFirstToken)",
+                "write timePerOutputToken, for instance 40ms, or timeToFirstToken, or both",
+            )
+        )
+    )
+    time_per_output_token: Duration | None = Field(
+        None, description="Of streams, from first token to end, per token.", json_schema_extra=_TIME
+    )
+    time_to_first_token: Duration | None = Field(
+        None,
+        description="Of streams, from the whole request's arrival to the first byte of the answer.",
+        json_schema_extra=_TIME,
+    )
+    percentile: Annotated[int, Field(ge=50, le=99)] = Field(95, description="Of requests that are to keep the times.")
 
 
 class Policy(Model):
@@ -63,6 +93,7 @@ class Policy(Model):
         None, description="Accepted over drafted tokens, in percent; under it, with evidence, speculation is off."
     )
     break_even: BreakEven | None = Field(None, description="The line that tokens per decode step must reach to pay.")
+    slo: Slo | None = Field(None, description="Times that requests are to keep; a guard, beside the lines.")
     exploration: Exploration = Field(default_factory=Exploration)
     block: Duration = Field(
         "60s",

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from specfleet.api.base import ByteQuantity, HeaderName, Model, Rule, ShortName, rules
 from specfleet.api.models import SecretKeyRef
-from specfleet.api.policy import BreakEven
+from specfleet.api.policy import BreakEven, Slo
 
 RESERVED_ROUTE_NAMES = ("ineligible", "other")
 
@@ -72,6 +72,7 @@ class RoutePolicy(Model):
         None, description="Accepted over drafted tokens, in percent; under it, with evidence, speculation is off."
     )
     break_even: BreakEven | None = Field(None, description="The line that tokens per decode step must reach to pay.")
+    slo: Slo | None = Field(None, description="Times that requests are to keep; a guard, beside the lines.")
 
 
 class Route(Model):

@@ -240,12 +240,12 @@ class SpecDeploymentSpec(Model):
             ),
             Rule(
                 "self.policy.enforcement != 'Enforce' || has(self.policy.minAcceptancePercent) || "
-                "(has(self.policy.breakEven) && self.policy.breakEven.source == 'Fixed') || "
+                "(has(self.policy.breakEven) && self.policy.breakEven.source != 'None') || "
                 "self.routing.routes.all(r, r.speculation != 'Auto' || (has(r.policy) && "
                 "(has(r.policy.minAcceptancePercent) || "
-                "(has(r.policy.breakEven) && r.policy.breakEven.source == 'Fixed'))))",
+                "(has(r.policy.breakEven) && r.policy.breakEven.source != 'None'))))",
                 "enforcement Enforce needs a line to decide by: write policy.minAcceptancePercent, or "
-                'policy.breakEven {source: Fixed, tokensPerStep: "1.60"}, or enforcement: Observe',
+                "policy.breakEven {source: Measured}, or enforcement: Observe",
                 ".policy",
             ),
             *_EXTERNAL_RULES,

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from specfleet.decision.reasons import Hold, Reason
@@ -196,6 +196,19 @@ def resolved(found: Mapping[str, str]) -> tuple[Hold | None, Guard]:
         reason = Reason(row.name)
         return None, Guard(off=reason, stay_off=reason, explore=row.explores, why=found[row.name], notes=notes)
     return None, Guard(notes=notes)
+
+
+def foremost(results: Iterable[tuple[Hold | None, Guard]]) -> tuple[Hold | None, Guard]:
+    """What is to be done about routes that are decided together: what the table has first of all of theirs."""
+    found = sorted(results, key=lambda one: _place(*one))
+    notes = tuple(dict.fromkeys(note for _, guard in found for note in guard.notes))
+    hold, guard = found[0] if found else (None, Guard())
+    return hold, replace(guard, notes=notes)
+
+
+def _place(hold: Hold | None, guard: Guard) -> int:
+    name = hold.value if hold is not None else guard.off
+    return len(GUARDS) if name is None else list(BY_NAME).index(name)
 
 
 def told_only(guard: Guard) -> Guard:

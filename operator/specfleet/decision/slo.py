@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from specfleet.decision.measures import RouteSeen, Seen, Tail
+from specfleet.api.base import duration
+from specfleet.api.v1alpha1 import Policy, RoutePolicy
+from specfleet.decision.measures import RouteSeen, Seen, Slo, Tail
 from specfleet.decision.pressure import Load
 
 LEAST_REQUESTS = 20
 WARM_SECONDS = 600.0  # after a route has come, its prefixes are not cached
 THIN_PERCENT = 50  # below this a pool's batch is not what it would be
+
+
+def slo_of(policy: Policy, route: RoutePolicy | None) -> Slo | None:
+    """The goals of a route; its own go before the general ones, as a whole."""
+    asked = route.slo if route is not None and route.slo is not None else policy.slo
+    if asked is None:
+        return None
+    return Slo(_seconds(asked.time_per_output_token), _seconds(asked.time_to_first_token), asked.percentile)
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else duration(text).total_seconds()
 
 
 def predicted(route: RouteSeen) -> tuple[float, float] | None:

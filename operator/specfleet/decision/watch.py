@@ -102,7 +102,7 @@ class Watch:
             mine = found[route.name]
             self._answers(route, seen, mine)
             if overloaded:
-                mine[Hold.OVERLOADED] = overloaded
+                mine.setdefault(Hold.OVERLOADED, overloaded)
             if collapsed:
                 mine[Reason.DRAFT_COLLAPSED] = collapsed
             if suppressed:
@@ -161,7 +161,7 @@ class Watch:
             return None
         chosen = min(on, key=lambda route: math.inf if route.tokens_per_step is None else route.tokens_per_step)
         if not has_room(chosen, speculative, baseline, seen):
-            return f"The speculative pool is short of room ({signs}), and baseline is not shown to be faster with more."
+            return "The speculative pool is short of room, and baseline is not shown to be faster with more."
         pressure.alone = 0
         found[chosen.name][Reason.POOL_SATURATED] = (
             f"For {pressure.short} blocks the speculative pool has been short of room ({signs}) and baseline has not."
@@ -199,7 +199,9 @@ class Watch:
             return None
         frozen = f"Route {route.name}: {text}, and baseline is not shown to be faster with the load."
         mine[Hold.OVERLOADED] = frozen
-        return frozen if predicted(route) is not None else None
+        if predicted(route) is None:
+            return None
+        return f"Route {route.name} misses its SLO, and baseline would be slower with it."
 
     # --- answers
 
@@ -254,7 +256,7 @@ class Watch:
         self._undrafted = 0 if drafted else self._undrafted + tokens
         if self._undrafted < SUPPRESSED_TOKENS:
             return None
-        return f"Engines have drafted nothing for the last {self._undrafted} tokens: they have stopped it themselves."
+        return "Engines decode on and draft nothing any more: they have stopped it themselves."
 
     def _collapsed(self, seen: Seen) -> str | None:
         first = self._first

@@ -62,6 +62,8 @@ ACTIONS: dict[str, str] = {
     "stops the engine from drafts[0].args",
     Reason.CAPACITY_UNKNOWN: "write maxSequences of that side in pools.external",
     Reason.NO_ROOM_TO_MOVE: "raise pools.replicas or minBaseline, or wait until fewer requests are in flight",
+    Reason.POOLS_OVERLOADED: "raise pools.replicas, or send less; specfleet off and on still move a route",
+    Reason.LOAD_UNKNOWN: "let the operator reach the metrics page of the engines' pods in {ns} (NetworkPolicies)",
     Reason.ROUTES_REJECTED: "kubectl logs -n {ns} deployment/{name}-router -c envoy says what it refuses; report it "
     "with ConfigMap {name}-routes",
 }

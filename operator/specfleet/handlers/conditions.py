@@ -10,6 +10,8 @@ from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.findings import Finding
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import Condition, RouteStatus, SpecDeploymentStatus, UpgradeStatus
+from specfleet.decision.reasons import Hold
+from specfleet.decision.watch import Outcome
 from specfleet.handlers.external import sentence
 from specfleet.handlers.fleet import Fleet, readiness
 from specfleet.handlers.pods import Problem
@@ -111,6 +113,7 @@ def assess(
     preflight: Said | None = None,
     suppressed: str | None = None,
     upgrade: UpgradeStatus | None = None,
+    guards: Outcome | None = None,
 ) -> dict[ConditionType, Said]:
     """All conditions of a valid spec.
 
@@ -122,6 +125,7 @@ def assess(
         preflight: what is said of the draft, where it is compared with its target.
         suppressed: that engines draft nothing, and why that may be.
         upgrade: what status says of an upgrade that is under way.
+        guards: what they made of the last block; None where there is one pool only.
     """
     reconciling = _reconciling(state, before, generation, troubles, pending, upgrade)
     found = {
@@ -134,6 +138,8 @@ def assess(
         ConditionType.CAPACITY_SUFFICIENT: _capacity(state, list(no_room), list(unmeasured)),
         ConditionType.MOVING: _moving(routes, rejected, unseen),
     }
+    if guards is not None:
+        found[ConditionType.OVERLOADED] = _overloaded(guards)
     return found if preflight is None else {**found, ConditionType.DRAFT_COMPATIBLE: preflight}
 
 
@@ -256,6 +262,16 @@ def _capacity(state: Fleet, no_room: list[str], unmeasured: list[str]) -> Said:
         if one.problem is not None and one.problem.reason in _FULL:
             return Said("False", one.problem.reason, f"{one.name}: {one.problem.message}.")
     return Said("True", Reason.ROOM_TO_MOVE, "Decisions can be carried out.")
+
+
+def _overloaded(guards: Outcome) -> Said:
+    silent = f" Guards without figures: {', '.join(guards.silent)}." if guards.silent else ""
+    if guards.overloaded is not None:
+        return Said("True", Reason.POOLS_OVERLOADED, f"{guards.overloaded} Nothing moves until it is over.{silent}")
+    if Hold.OVERLOADED in guards.silent:
+        text = "The engines' pages do not tell of queues and KV caches, so that overload would not be seen."
+        return Said("Unknown", Reason.LOAD_UNKNOWN, f"{text}{silent}")
+    return Said("False", Reason.LOAD_BEARABLE, f"At least one pool has room.{silent}")
 
 
 def _moving(routes: list[RouteStatus], rejected: bool, unseen: bool) -> Said:

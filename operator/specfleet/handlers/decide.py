@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from specfleet.api.names import BASELINE_POOL
@@ -10,7 +10,7 @@ from specfleet.api.status import RouteStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.decision.policy import route_config
 from specfleet.decision.reasons import Hold
-from specfleet.decision.rule import Block, Pool, Room, RouteConfig, RouteState, Verdict, decode, start, step
+from specfleet.decision.rule import Block, Guard, Pool, Room, RouteConfig, RouteState, Verdict, decode, start, step
 from specfleet.decision.samples import Increment, RouteTotals
 from specfleet.handlers.fleet import Fleet
 from specfleet.routing.counters import RouterSample
@@ -147,10 +147,12 @@ def decide(
     rooms: Mapping[str, Room],
     *,
     together: bool = False,
+    watched: Callable[[Iterable[str]], tuple[Hold | None, Guard]] = lambda routes: (None, Guard()),
 ) -> dict[str, RouteDecision]:
     """One step of every route, in the order of the spec; `together`, one step for all routes of the same policy.
 
     Routes that are decided together are where the first of them is, which may move one that was elsewhere before.
+    `watched` tells what guards say of routes that are decided together; `hold` goes before it.
     """
     decisions: dict[str, RouteDecision] = {}
     groups = grouped(spec, together=together)
@@ -161,7 +163,10 @@ def decide(
             moved = verdict.pool != states[name].served
             decisions[name] = RouteDecision(name, config, state, replace(verdict, switched=moved))
             continue
-        state, verdict = step(states[name], config, news.get(name), now, hold=hold, room=rooms.get(name))
+        held, guard = watched([other for other, its in groups.items() if its[0] == name])
+        state, verdict = step(
+            states[name], config, news.get(name), now, hold=hold or held, room=rooms.get(name), guard=guard
+        )
         decisions[name] = RouteDecision(name, config, state, verdict)
     return decisions
 

@@ -15,6 +15,7 @@ from specfleet.decision.samples import Ledger
 from specfleet.handlers.claims import Claims
 from specfleet.handlers.engine_counts import EngineCounts
 from specfleet.handlers.fleet import Fleet
+from specfleet.handlers.guarding import Guarding
 from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId
@@ -53,6 +54,7 @@ class Memory:
         claims: what the volume claims of the spec offer.
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
         counts: what engines count themselves; None where the routers do.
+        guarding: what guards have seen, and what they make of it.
         written: the status as it was written last; None before the first time.
         wall_ahead: epoch seconds less monotonic seconds at the last pass; it moves when the wall clock is set.
     """
@@ -61,6 +63,7 @@ class Memory:
     ledger: Ledger
     block_seconds: float
     next_block: float
+    guarding: Guarding
     next_sample: float = 0.0
     routes: dict[str, RouteState] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -96,7 +99,8 @@ class Memory:
     @classmethod
     def new(cls, uid: str, block_seconds: float, now: float) -> Memory:
         """Of a SpecDeployment seen for the first time."""
-        return cls(uid, Ledger(block_seconds, now), block_seconds, next_block=now + block_seconds)
+        next_block = now + block_seconds
+        return cls(uid, Ledger(block_seconds, now), block_seconds, next_block, Guarding(block_seconds, next_block))
 
     @property
     def sample_seconds(self) -> float:
@@ -110,6 +114,7 @@ class Memory:
             self.ledger = Ledger(block_seconds, now)
             self.next_block = now + block_seconds
             self.next_sample = 0.0
+            self.guarding = Guarding(block_seconds, self.next_block)
         if self.outside is not None:
             self.outside.retimed(block_seconds, now)
 
@@ -155,6 +160,7 @@ class Memory:
         self.next_block = now + self.block_seconds
         self.next_sample = 0.0
         self.blocks = {}
+        self.guarding = Guarding(self.block_seconds, self.next_block)
 
     def kept(self, pods: Iterable[PodRecord]) -> None:
         """Forget routers that are gone."""

@@ -27,6 +27,7 @@ from specfleet.cluster.lease import Elector
 from specfleet.cluster.watches import WatchHealth
 from specfleet.handlers.counting import Counter
 from specfleet.handlers.discovery import Discovery
+from specfleet.handlers.guards import Guards
 from specfleet.handlers.http import application
 from specfleet.handlers.looking import Looker
 from specfleet.handlers.monitors import Monitors
@@ -135,6 +136,7 @@ class Operator:
             Looker(Discovery(client, engines), self._renderer, self._metrics, queue.mark),
             Scraper(source, self._prometheus),
             Counter(engines, self._metrics),
+            Guards(engines, self._metrics),
             Reporter(engines),
             queue.mark,
         )

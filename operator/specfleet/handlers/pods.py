@@ -8,6 +8,7 @@ from typing import Any
 
 from specfleet.api.conditions import Reason
 from specfleet.api.names import ANNOTATION_ROUTES_VERSION, LABEL_POOL, LABEL_PREFLIGHT
+from specfleet.api.times import epoch
 from specfleet.handlers.masking import last_line, masked
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ErrImageInspect"})
@@ -55,7 +56,7 @@ class Problem:
 class PodRecord:
     """What matters of one pod.
 
-    `preparing`: it has a node, and its volumes and network are not there yet.
+    `preparing`: it has a node, and its volumes and network are not there yet. `created` is in epoch seconds.
     Of a preflight's pod, `preflight` is the key of what it compares, and `left` what its container left when it ended.
     """
 
@@ -74,6 +75,7 @@ class PodRecord:
     left: str | None = None
     node: str | None = None
     preparing: bool = False
+    created: float | None = None
 
     def same(self, other: PodRecord | None) -> bool:
         """Whether nothing but the resourceVersion differs."""
@@ -103,7 +105,15 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         left=_left(status) if LABEL_PREFLIGHT in labels else None,
         node=(body.get("spec") or {}).get("nodeName") or None,
         preparing=not deleting and (conditions.get("PodReadyToStartContainers") or {}).get("status") == "False",
+        created=_epoch(meta.get("creationTimestamp")),
     )
+
+
+def _epoch(text: object) -> float | None:
+    try:
+        return epoch(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _left(status: Mapping[str, Any]) -> str | None:

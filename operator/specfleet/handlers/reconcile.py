@@ -28,6 +28,7 @@ from specfleet.handlers.conditions import conditions, invalid, was_ready
 from specfleet.handlers.counting import Counter
 from specfleet.handlers.fleet import Fleet, fleet
 from specfleet.handlers.gauges import show
+from specfleet.handlers.guards import Guards
 from specfleet.handlers.looking import Looker
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
@@ -74,6 +75,7 @@ class Reconciler:
         looker: Looker,
         scraper: Scraper,
         counter: Counter,
+        guards: Guards,
         reporter: Reporter,
         mark: Callable[[Key, float], None],
         clock: Callable[[], float] = time.time,
@@ -88,6 +90,7 @@ class Reconciler:
         self._looker = looker
         self._scraper = scraper
         self._counter = counter
+        self._guards = guards
         self._reporter = reporter
         self._mark = mark
         self._clock = clock
@@ -128,6 +131,7 @@ class Reconciler:
             self._looker.forget(memory)
         memory.sourced(await self._scraper.follow(key, spec, memory.block_seconds, memory.scraped, now), now)
         self._counter.follow(spec, memory, self._observed.pods(key), now)
+        self._guards.follow(spec, memory, self._observed.pods(key), now)
         compared = self._gate(key, body, checked, spec, memory, now)
         state = self._fleet(key, body, spec, compared)
         connecting = _awaits_routers(parse_status(body)) and not memory.connected(state)
@@ -136,6 +140,7 @@ class Reconciler:
         unheard = memory.unheard(state.routers, memory.served, now)
         await read_served(memory, unheard, spec.draft.name, self._reader)
         self._looker.counted(spec, memory, now)
+        self._guards.look(spec, memory, state, self._observed.pods(key), now)
         view = self._view(key, body, checked, spec, memory, state, now, compared)
         if view.switches and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.

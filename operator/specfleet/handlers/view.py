@@ -106,7 +106,9 @@ def compute(
     if upgraded.redrafted:
         states = {name: one.forgetful() for name, one in states.items()}
     hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
-    decisions = told(decide(spec, states, memory.blocks, now, hold, rooms, together=together), memory.by_hand, now)
+    guarding = memory.guarding
+    decided = decide(spec, states, memory.blocks, now, hold, rooms, together=together, watched=guarding.of)
+    decisions = told(decided, memory.by_hand, now)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
     full = memory.outside is not None and memory.outside.full
     percents = weights(decisions, dead[BASELINE_POOL], dead[spec.draft.name], speculative_full=full)
@@ -125,7 +127,9 @@ def compute(
             old_routes.get(name),
             spec.draft.name,
             serving,
-            None if uncovered else coverage_percent(memory.counted.values(), name, spec.draft.name),
+            None
+            if uncovered
+            else guarding.outcome.coverage.get(name, coverage_percent(memory.counted.values(), name, spec.draft.name)),
             applied_percent=percents[name],
             has_routers=bool(state.routers) and not unseen,
             slow=memory.pods_denied,
@@ -153,8 +157,9 @@ def compute(
             unseen=unseen,
             unmeasured=[name for name, limit in outside.capacity.items() if limit is None] if outside else (),
             preflight=gate.said,
-            suppressed=memory.counts.suppressed if memory.counts is not None else None,
+            suppressed=memory.counts.suppressed if memory.counts is not None else guarding.outcome.suppressed,
             upgrade=upgraded.status,
+            guards=None if state.baseline.absent or state.speculative.absent else guarding.outcome,
         )
     status = assembled(
         name=key[1],

@@ -21,6 +21,7 @@ from yarl import URL
 from specfleet.api.v1alpha1 import EngineType
 from specfleet.decision.samples import RouteTotals
 from specfleet.engines.external import EngineMetrics
+from specfleet.metrics.load import LoadPage, parse_load
 
 METRICS_PATH = "/metrics"
 VERSION_PATH = "/version"
@@ -202,6 +203,11 @@ class EngineReader:
         """The metrics page of the engine at `address` as it is. Raises EngineError."""
         raw, _ = await self._get(address, port, path)
         return raw.decode(errors="replace")
+
+    async def load(self, address: str, port: int, engine: EngineType, path: str, draft_tokens: int) -> LoadPage:
+        """What guards need of the engine at `address`; a page of something else tells nothing. Raises EngineError."""
+        raw, _ = await self._get(address, port, path)
+        return parse_load(raw, time.time(), engine, draft_tokens)
 
     async def release(self, address: str, port: int) -> str | None:
         """The release that the engine tells by GET /version (vLLM); None where it tells none."""

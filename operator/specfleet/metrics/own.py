@@ -39,6 +39,12 @@ class OperatorMetrics:
         self.samples = Counter(
             "specfleet_operator_router_readings", "Readings of routers by result.", ["result"], registry=registry
         )
+        self.engine_readings = Counter(
+            "specfleet_operator_engine_readings",
+            "Readings of engine pages for guards by result.",
+            ["result"],
+            registry=registry,
+        )
         self.samples_dropped = Counter(
             "specfleet_operator_samples_dropped",
             "Samples left out of decisions, by reason.",
