@@ -126,6 +126,10 @@ async def test_a_full_pool_and_one_without_engines(tmp_path: Path, client: aioht
         status, echoed = await ask(client, made, "error-no-pool", x_route="pinned")
         assert status == 503
         check(made, "error-no-pool", echoed, 503, route="pinned", flags="UH", host=None, intended="baseline")
+        refused = {"messages": [], "min_p": 0.1}
+        status, echoed = await ask(client, made, "error-ineligible", refused, x_route="code")
+        assert status == 503
+        check(made, "error-ineligible", echoed, 503, route="code", countedAs="ineligible", flags="UH", pool=None)
         slow = asyncio.create_task(ask(client, made, "slow", x_route="code", x_stub_prefill_ms="3000"))
         await asyncio.to_thread(eventually, "one request at work", lambda: made.speculative[0].seen()["running"] == 1)
         status, echoed = await ask(client, made, "error-full", x_route="code")
@@ -259,6 +263,13 @@ async def test_only_a_trace_id_is_logged_of_a_traceparent(
     mark = f"trace-{hashlib.sha256(sent.encode()).hexdigest()[:8]}"
     await ask(client, shared, mark, path="/nothing", traceparent=sent)
     assert shared.router.line(mark)["traceId"] == trace
+
+
+async def test_the_engine_gets_the_ids_of_the_client(shared: Bed, client: aiohttp.ClientSession) -> None:
+    await ask(client, shared, "to-the-engine", x_route="code", x_stub_request_log="1", x_stub_status="500")
+    arrived = [{k.lower(): v for k, v in one["headers"].items()} for one in shared.speculative[0].seen()["seen"]]
+    (headers,) = [one for one in arrived if one["x-request-id"] == "to-the-engine"]
+    assert headers["traceparent"] == PARENT
 
 
 async def test_without_ids_the_router_makes_one_that_the_engine_gets(

@@ -170,7 +170,8 @@ class Decision:
         threshold = evidence.THRESHOLD["baseline"]
         half = self.config.dwell_seconds / 120.0
         texts.append(
-            f"back on when every line that is set is at {threshold:.1f} with {evidence.MIN_REQUESTS} requests{wait}; "
+            f"back on when every line that is set is at {threshold:.1f} with {evidence.MIN_REQUESTS} requests "
+            f"and no guard keeps it off{wait}; "
             f"then {RAMP[0][1]} %, {RAMP[1][1]} % and all of the traffic over {half:.3g} min"
         )
         return "; ".join(texts) + "."
