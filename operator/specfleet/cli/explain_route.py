@@ -122,7 +122,9 @@ class Decision:
     def _concluded(self) -> str:
         known = [(line, self.state.line(line)) for line in LINES if self.state.line(line).value is not None]
         if not known:
-            return "nothing, since no line is set."
+            return (
+                "nothing yet, since the line is not measured." if self.config.has_line else "nothing: no line is set."
+            )
         parts = []
         way = "back on" if self.off else "off"
         for line, one in known:
@@ -139,7 +141,11 @@ class Decision:
     def _named(self, line: Line) -> str:
         if line == "Acceptance":
             return f"line {_NAMES[line]} {self.config.min_acceptance_percent} %"
-        return f"line {_NAMES[line]} {self.state.line(line).value:.2f}"
+        told = f"line {_NAMES[line]} {self.state.line(line).value:.2f}"
+        state = None if self.one.break_even is None else str(self.one.break_even.state)
+        if state in (None, "Fixed"):
+            return told
+        return f"{told} ({state}{'' if state == 'Known' or self.off else ', which switches nothing off by itself'})"
 
     def _cut(self) -> str:
         line = next((line for line, cause in CAUSES.items() if cause is self.state.cause), None)

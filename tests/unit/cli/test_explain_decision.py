@@ -153,6 +153,13 @@ def test_what_keeps_the_rule_from_acting_is_said() -> None:
     assert "nothing is decided while MetricsUnavailable holds" in held.says("Next")
 
 
+def test_without_a_line_or_before_it_is_measured_nothing_is_concluded() -> None:
+    bare = Fleet(minAcceptancePercent=None, breakEven={"source": "None"}).runs(5, 2.2)
+    assert bare.says("Concluded") == "Concluded: nothing: no line is set."
+    unmeasured = Fleet(minAcceptancePercent=None, breakEven={"source": "Measured"}).runs(5, 2.2)
+    assert unmeasured.says("Concluded") == "Concluded: nothing yet, since the line is not measured."
+
+
 def test_in_json_one_decision_is_followed_from_counts_to_weights() -> None:
     fleet = Fleet().runs(20, 2.2).runs(120, 1.2, switched)
     shown = json.loads(json_text(fleet.body, now=fleet.now))
