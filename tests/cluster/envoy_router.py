@@ -7,16 +7,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.cluster.addresses import NETWORK
 from tests.cluster.http_server import Answer, HttpServer
+from tests.cluster.routers import next_address
 from tests.envoy import harness
 
-_HOSTS = count(10)
 _PLAIN = "text/plain"
 Lie = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 """Envoy's counters as the front passes them on."""
@@ -33,7 +31,7 @@ class EnvoyRouter:
 
     def __init__(self, port: int, directory: Path, dns: harness.Dns) -> None:
         directory.mkdir(parents=True)
-        self.address = f"{NETWORK}.{next(_HOSTS) % 240 + 1}"
+        self.address = next_address()
         self.loads: list[tuple[float, str]] = []
         self.silent = False
         self.slow_seconds = 0.0

@@ -44,20 +44,23 @@ class Kubelet:
         self._stopping = threading.Event()
         self._annotated: dict[str, str | None] = {}
         self._said: dict[str, Body] = {}
-        self.make_router: Callable[[int], AnyRouter] = Router
+        self.make_router: Callable[[int, Body], AnyRouter] = lambda port, pod: Router(port)
         self.routers: dict[str, AnyRouter] = {}
         self.syncing = True
         self.addresses: dict[str, str] = {}  # of pods that are not specfleet's, by their label `app`
         self.trouble: Trouble = lambda pod: None
+        self._broken: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End it and its routers."""
+        """End it and its routers. Raises what broke in it."""
         self._stopping.set()
         self._thread.join()
         for router in self.routers.values():
             router.close()
+        if self._broken is not None:
+            raise self._broken
 
     def unready(self, **container: Any) -> Body:
         """The status of a pod whose container is in this state (`state`, `lastState`)."""
@@ -69,7 +72,11 @@ class Kubelet:
                 self._pass()
             except Refused as refused:
                 if refused.status not in (404, 409):
+                    self._broken = refused
                     raise
+            except BaseException as error:
+                self._broken = error
+                raise
 
     def _pass(self) -> None:
         pods = {pod["metadata"]["uid"]: pod for pod in self._api.list("Pod", self._namespace)}
@@ -105,7 +112,7 @@ class Kubelet:
         annotation = (pod["metadata"].get("annotations") or {}).get(ANNOTATION)
         router = self.routers.get(uid)
         if router is None:
-            router = self.routers[uid] = self.make_router(self._port)
+            router = self.routers[uid] = self.make_router(self._port, pod)
         elif self._annotated.get(uid) == annotation or not self.syncing:
             return
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}

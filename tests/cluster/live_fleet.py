@@ -9,8 +9,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.api import eventually
+from tests.cluster.api import Body, eventually
 from tests.cluster.envoy_router import EnvoyRouter
+from tests.cluster.kubelet import AnyRouter
+from tests.cluster.routers import Router
 from tests.envoy.harness import Dns, Engine
 from tests.node.load import Load, clients
 from tests.node.traffic import Answer
@@ -77,14 +79,18 @@ class Requests:
 
 
 class LiveFleet:
-    """The SpecDeployment of a world whose routers are Envoys."""
+    """The example in a world: its routers are Envoys, those of other SpecDeployments are not."""
 
     def __init__(self, world: World, engines: Engines, directory: Path) -> None:
         self.world = world
         self._numbers = count()
-        world.kubelet.make_router = lambda port: EnvoyRouter(
-            port, directory / f"router-{next(self._numbers)}", engines.dns
-        )
+
+        def make(port: int, pod: Body) -> AnyRouter:
+            if pod["metadata"]["labels"]["specfleet.dev/deployment"] != NAME:
+                return Router(port)
+            return EnvoyRouter(port, directory / f"router-{next(self._numbers)}", engines.dns)
+
+        world.kubelet.make_router = make
 
     @property
     def routers(self) -> list[EnvoyRouter]:

@@ -18,6 +18,11 @@ from tests.cluster.http_server import PROMETHEUS_TEXT, Answer, HttpServer
 _HOSTS = count(10)
 
 
+def next_address() -> str:
+    """A loopback address for one more router of this process."""
+    return f"{NETWORK}.{next(_HOSTS) % 240 + 1}"
+
+
 def free_port() -> int:
     """A port that is free on loopback now."""
     with socket.socket() as one:
@@ -57,7 +62,7 @@ class Router:
     """One router: its counters and the table that it serves. Close it."""
 
     def __init__(self, port: int) -> None:
-        self.address = f"{NETWORK}.{next(_HOSTS) % 240 + 1}"
+        self.address = next_address()
         self.served: dict[str, Any] | None = None
         self.counters: dict[str, int] = {}
         self.loads: list[tuple[float, str]] = []

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.node import routers
 from tests.node.conftest import Fleet
 from tests.node.install import apply_and_wait, remove
 from tests.node.kube import Kube, condition, wait_for
 from tests.node.load import Load
 from tests.node.prometheus import Fault, FaultyProxy, during, scrape, server
-from tests.node.stub_fleet import stub_fleet
+from tests.node.stub_fleet import DRAFT, stub_fleet
 from tests.node.traffic import Ask, Clients
 from tests.node.twin import TwinLoad
 from tests.testbed.prometheus_server import PrometheusServer
@@ -210,5 +211,6 @@ def _nothing_moves(
 
 
 def _no_switch(fleet: Fleet) -> None:
-    assert switches(fleet, "chat") == []
-    assert switches(fleet, "code") == []
+    for route in ("chat", "code"):
+        assert switches(fleet, route) == []
+        assert routers.all_serve(fleet.kube, fleet.name, fleet.namespace, route, DRAFT, range(100, 101))
