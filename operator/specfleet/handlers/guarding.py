@@ -50,6 +50,7 @@ class Guarding:
     Attributes:
         pages: the last page of each pod, by uid.
         silent_until: when a pod whose page could not be read is asked again, by uid.
+        taken: time of the last sample of each router, by uid.
         outcome: what the guards made of the last block.
         reading: the round of readings under way.
     """
@@ -60,6 +61,7 @@ class Guarding:
     outcome: Outcome = field(default_factory=Outcome)
     pages: dict[str, LoadPage] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
+    taken: dict[str, float] = field(default_factory=dict)
     next_page: float = 0.0
     reading: asyncio.Task[None] | None = None
     answers: Counted[_RouterKey] = field(init=False)
@@ -81,7 +83,9 @@ class Guarding:
         routes = {route.name for route in spec.routing.routes}
         pools: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
         for uid, sample in samples.items():
-            self.answers.observe(uid, sample.at, dict(_router_counts(sample, routes, pools)))
+            if self.taken.get(uid) != sample.at:
+                self.answers.observe(uid, sample.at, dict(_router_counts(sample, routes, pools)))
+        self.taken = {uid: sample.at for uid, sample in samples.items()}
 
     def kept(self, pods: Collection[str]) -> None:
         """Forget all pods but these, by uid."""
@@ -228,7 +232,7 @@ def _tail(times: TimeBuckets, percentile: int) -> Tail | None:
         return None
     if bounds.high == float("inf"):
         return Tail(bounds.low / 1e6, times.total)
-    above = times.over(bounds.low).least
+    above = times.over(bounds.low).least if bounds.low else times.total
     within = above - times.over(bounds.high).least
     rank = times.total * percentile / 100.0 - (times.total - above)
     return Tail((bounds.low + (bounds.high - bounds.low) * max(0.0, rank) / within) / 1e6, times.total)

@@ -161,7 +161,7 @@ _COUNTS: Mapping[EngineType, Callable[[Mapping[str, int], int], dict[str, int]]]
 
 
 def _pair(values: Mapping[str, int], all_of: str, some_of: str, trials: str, accepted: str) -> dict[str, int]:
-    """Both or none: an accepted count without what it is of, or more than that, says nothing."""
-    if all_of not in values or not 0 <= values.get(some_of, 0) <= values[all_of]:
+    """Both or none: one without the other, or more accepted than there are, says nothing."""
+    if all_of not in values or some_of not in values or values[some_of] > values[all_of]:
         return {}
-    return {trials: values[all_of], accepted: values.get(some_of, 0)}
+    return {trials: values[all_of], accepted: values[some_of]}
