@@ -260,6 +260,11 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         ),
         "are removed from requests before routes are matched",
     ),
+    "affinity by a header that is stripped": (
+        changed("spec.routing.affinity", {"header": "x-specfleet-key"}),
+        "are removed from requests before routes are matched",
+    ),
+    "affinity without a header": (changed("spec.routing.affinity", {}), "header"),
     "Enforce without a line": (changed("spec.policy", {}), "needs a line to decide by"),
     "Enforce with source None": (
         changed("spec.policy", {"breakEven": {"source": "None"}}),

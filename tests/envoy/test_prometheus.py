@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -227,13 +227,19 @@ async def test_what_prometheus_has_of_a_router_is_what_the_router_says(
     scraped: Scraped, source: PrometheusSource, client: aiohttp.ClientSession, which: str
 ) -> None:
     for route, acceptance in ACCEPTANCE.items():
-        headers = {"x-route": route, "x-stub-acceptance": acceptance}
-        body = {"messages": [], "max_tokens": 40}
-        url = f"{scraped.bed.router.url}/v1/chat/completions"
-        async with client.post(url, json=body, headers=headers) as answer:
-            assert answer.status == 200
+        for stream in (False, True):
+            headers = {"x-route": route, "x-stub-acceptance": acceptance}
+            body = {"messages": [], "max_tokens": 40, "stream": stream}
+            url = f"{scraped.bed.router.url}/v1/chat/completions"
+            async with client.post(url, json=body, headers=headers) as answer:
+                assert answer.status == 200
+                await answer.read()
+        async with client.post(url, json=body, headers={**headers, "x-stub-status": "400"}) as answer:
+            assert answer.status == 400
     said = await asyncio.to_thread(scraped.bed.router.settled)
-    source.want(KEY, Wanted(Endpoint(getattr(scraped, which).url), 1.0, 60.0))
+    source.want(KEY, Wanted(Endpoint(getattr(scraped, which).url), 1.0, 60.0, buckets=True))
+    # All but what nothing is decided by.
+    expected = [replace(row, completion_tokens=0, rounds=0) for row in said.rows]
 
     def same() -> bool:
         reading = source.reading(KEY)
@@ -243,12 +249,12 @@ async def test_what_prometheus_has_of_a_router_is_what_the_router_says(
         newest = found[-1]
         return (
             route_totals(newest, DRAFT) == route_totals(said, DRAFT)
-            and {row.route: row.finished for row in newest.rows}
-            == {row.route: row.finished for row in said.rows if row.pool == DRAFT}
+            and list(newest.rows) == expected
             and abs(newest.started_at - said.started_at) < samples.START_SLACK_SECONDS
         )
 
     assert route_totals(said, DRAFT).keys() == ACCEPTANCE.keys()
+    assert all(row.stream_tpot_us.total and row.whole_answers and row.client_errors for row in expected)
     await eventually_async("Prometheus has the same", same)
 
 

@@ -22,19 +22,19 @@ class Speculation(StrEnum):
     NEVER = "Never"
 
 
+_KEPT = rules(
+    Rule(
+        "!self.matches('(?i)^(x-envoy-|x-specfleet-|x-custom-labels$)')",
+        "headers x-envoy-*, x-specfleet-* and x-custom-labels are removed from requests before routes are "
+        "matched: choose another header",
+    )
+)
+
+
 class HeaderMatch(Model):
     """A request header with exactly this value."""
 
-    name: HeaderName = Field(
-        description="Name of the header, in any case.",
-        json_schema_extra=rules(
-            Rule(
-                "!self.matches('(?i)^(x-envoy-|x-specfleet-|x-custom-labels$)')",
-                "headers x-envoy-*, x-specfleet-* and x-custom-labels are removed from requests before routes are "
-                "matched: choose another header",
-            )
-        ),
-    )
+    name: HeaderName = Field(description="Name of the header, in any case.", json_schema_extra=_KEPT)
     value: Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=r"^[\x20-\x7e]+$")] = Field(
         description="Its exact value."
     )
@@ -97,6 +97,16 @@ class Route(Model):
     policy: RoutePolicy | None = Field(None, description="What this route has otherwise than spec.policy.")
 
 
+class Affinity(Model):
+    """Keeps what belongs together in one place, where its prefix is cached."""
+
+    header: HeaderName = Field(
+        description="Requests with one value of this header, for instance the turns of a conversation, go to one pool "
+        "while their route's share stands, and there to one pod while the pods stand; those without it anywhere.",
+        json_schema_extra=_KEPT,
+    )
+
+
 class PromptHash(Model):
     """A keyed hash of each prompt, in the routers' log."""
 
@@ -115,6 +125,9 @@ class Routing(Model):
     max_request_bytes: ByteQuantity = Field("16Mi", description="Larger request bodies are answered with 413.")
     tenant_header: HeaderName | None = Field(
         None, description="Header whose value is logged with each request; never a metric label."
+    )
+    affinity: Affinity | None = Field(
+        None, description="By what requests keep their pool and pod; absent: each goes where there is room."
     )
     prompt_hash: PromptHash | None = Field(
         None, description="Log an HMAC-SHA-256 of each prompt, to find equal ones without reading any; absent: none."

@@ -38,7 +38,7 @@ from specfleet.api.models import (
 )
 from specfleet.api.policy import BreakEven, Enforcement, Exploration, Initial, Policy
 from specfleet.api.pools import Accelerator, CacheVolume, External, ExternalService, Pools, Storage, Strategy
-from specfleet.api.routing import HeaderMatch, PromptHash, Route, RouteMatch, RoutePolicy, Routing, Speculation
+from specfleet.api.routing import Affinity, HeaderMatch, PromptHash, Route, RouteMatch, RoutePolicy, Routing, Speculation
 
 __all__ = [
     "API_VERSION",
@@ -52,6 +52,7 @@ __all__ = [
     "SINGULAR",
     "VERSION",
     "Accelerator",
+    "Affinity",
     "BreakEven",
     "CacheVolume",
     "Draft",

@@ -76,7 +76,9 @@ class Scraper:
             return None
         interval = min(MAX_INTERVAL_SECONDS, max(MIN_INTERVAL_SECONDS, block_seconds / 4.0))
         window = min(MAX_WINDOW_SECONDS, max(MIN_WINDOW_SECONDS, 2.0 * block_seconds))
-        self._source.want(key, Wanted(endpoint, interval, window))
+        policies = (spec.policy, *(route.policy for route in spec.routing.routes))
+        buckets = any(policy is not None and policy.slo is not None for policy in policies)
+        self._source.want(key, Wanted(endpoint, interval, window, buckets))
         if known is None or known.endpoint != endpoint:
             known = Scraping(endpoint, now)
             await self._source.answered(key, FIRST_ANSWER_SECONDS)

@@ -26,8 +26,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Key = tuple[str, str]  # namespace and name of a SpecDeployment
 
-SHARD_CHARACTERS = 2500
-"""Of the names in one query: it goes in the request line, for which proxies allow 8 KiB."""
+SHARD_CHARACTERS = 500
+"""Of the names in one query, some twenty of them: their answer has to fit into the bounds of one."""
+BUCKET_SHARD_CHARACTERS = 200
+"""The same where buckets are asked for too."""
 GATHER_SECONDS = 0.05
 SLACK_SECONDS = 2.0
 DIAGNOSE_SECONDS = 60.0
@@ -44,6 +46,8 @@ class Wanted:
     endpoint: Endpoint
     interval_seconds: float
     window_seconds: float
+    buckets: bool = False
+    """Also the times of streams by bucket."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +164,14 @@ class PrometheusSource:
         """Ask for these now. A server that does not answer for some is not asked for the rest."""
         trouble: Trouble | None = None
         news: list[Key] = []
-        for keys in shards(wanted):
+        plain, timed = ([key for key, one in wanted.items() if one.buckets is asked] for asked in (False, True))
+        for keys in (*shards(plain), *shards(timed, BUCKET_SHARD_CHARACTERS)):
             readings: Mapping[Key, Reading] = {}
             if trouble is None or trouble.reason in (Reason.PROMETHEUS_PARTIAL, Reason.PROMETHEUS_FAILED):
                 trouble = None
                 try:
-                    readings = await self._shard(endpoint, keys, max(wanted[key].window_seconds for key in keys))
+                    window = max(wanted[key].window_seconds for key in keys)
+                    readings = await self._shard(endpoint, keys, window, buckets=wanted[keys[0]].buckets)
                 except PrometheusError as error:
                     trouble = Trouble(error.reason, str(error))
                     logger.info("source Prometheus: %s", error)
@@ -182,9 +188,11 @@ class PrometheusSource:
         for place, key in enumerate(news):
             self._on_news(key, spread * place / len(news))
 
-    async def _shard(self, endpoint: Endpoint, keys: list[Key], window_seconds: float) -> dict[Key, Reading]:
+    async def _shard(
+        self, endpoint: Endpoint, keys: list[Key], window_seconds: float, *, buckets: bool
+    ) -> dict[Key, Reading]:
         namespaces, deployments = ({key[part] for key in keys} for part in (0, 1))
-        found = await self._ask(endpoint, selector(namespaces, deployments, window_seconds), scraped)
+        found = await self._ask(endpoint, selector(namespaces, deployments, window_seconds, buckets=buckets), scraped)
         readings: dict[Key, Reading] = {}
         for key in keys:
             mine = {pod: one for (namespace, pod), one in found.items() if _routers_of(key, namespace, pod)}

@@ -93,6 +93,7 @@ def _split_plan(
         route_label=facts.route_label,
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
+        affinity_header=spec.routing.affinity.header if spec.routing.affinity is not None else None,
         prompt_key=_prompt_key(spec.routing),
     )
 
@@ -159,6 +160,7 @@ def _external_plan(deployment: SpecDeployment, weights: Mapping[str, int], known
         refused_fields=running_engine(spec.engine.type, release).refused_fields,
         max_request_bytes=quantity_bytes(spec.routing.max_request_bytes),
         tenant_header=spec.routing.tenant_header,
+        affinity_header=spec.routing.affinity.header if spec.routing.affinity is not None else None,
         prompt_key=_prompt_key(spec.routing),
     )
 

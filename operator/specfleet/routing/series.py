@@ -24,13 +24,13 @@ LOADS = (
     "prompt_tokens",
     "stream_decode_us",
     "stream_decode_tokens",
-    "stream_tpot",
-    "stream_ttft",
     "whole_us",
     "whole_tokens",
     "whole_answers",
 )
 """What times, and the guards, need of both pools."""
+BUCKETS = ("stream_tpot", "stream_ttft")
+"""More than half of all series, so only where somebody has an SLO."""
 REQUESTS = "requests"
 ACTIVE = "active"
 RAW_PREFIX = "envoy_specfleet_"
@@ -56,13 +56,17 @@ class Scraped:
     problem: str | None = None
 
 
-def selector(namespaces: Iterable[str], deployments: Iterable[str], window_seconds: float) -> str:
+def selector(
+    namespaces: Iterable[str], deployments: Iterable[str], window_seconds: float, *, buckets: bool = False
+) -> str:
     """PromQL for all that decisions need of the routers of these SpecDeployments, by namespace and pod name.
+
+    With `buckets` the times of streams by bucket come along.
 
     It takes the cross product of both: a SpecDeployment of one of the names in another of the namespaces comes along.
     """
     # Short: it goes in the request line.
-    wanted = f"(envoy_)?{PREFIX}({'|'.join(_COUNTED)})|{UPTIME}|{RAW_UPTIME}"
+    wanted = f"(envoy_)?{PREFIX}({'|'.join((*_COUNTED, *BUCKETS) if buckets else _COUNTED)})|{UPTIME}|{RAW_UPTIME}"
     matchers = (
         f'__name__=~"{wanted}"',
         f'namespace=~"{"|".join(sorted(set(namespaces)))}"',

@@ -65,6 +65,7 @@ def test_the_plan_has_pools_routes_and_limits() -> None:
         routing={
             "maxRequestBytes": "1Mi",
             "tenantHeader": "x-tenant",
+            "affinity": {"header": "X-Session"},
             "routes": [
                 {"name": "code", "match": [HEADER, {"model": "alias", "tools": False}]},
                 {"name": "json", "match": [{"responseFormat": ["json_object"]}], "speculation": "Never"},
@@ -81,6 +82,7 @@ def test_the_plan_has_pools_routes_and_limits() -> None:
     assert plan.baseline.max_requests == plan.speculative.max_requests == 192
     assert plan.speculative.revision == "abc"
     assert (plan.max_request_bytes, plan.tenant_header) == (1024 * 1024, "x-tenant")
+    assert plan.affinity_header == "X-Session"
     assert plan.refused_fields == ("min_p", "logit_bias")
     code, json_route, rest = plan.routes
     assert (code.speculative_percent, code.never_speculative) == (70, False)
