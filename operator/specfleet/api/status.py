@@ -50,11 +50,31 @@ class Percentages(Model):
     served: Percent | None = Field(None, description="What every router reports; absent while it is unknown.")
 
 
-class BreakEvenStatus(Model):
-    """The break-even line in force."""
+class Range(Model):
+    """Two figures, as decimal text."""
 
-    tokens_per_step: str = Field(description="Tokens per decode step above which speculation pays.")
-    state: Literal["Fixed"] = Field(description="Where the figure comes from.")
+    low: str = Field(description="The lower one.")
+    high: str = Field(description="The higher one.")
+
+
+class BreakEvenStatus(Model):
+    """The break-even line in force, and with source Measured how it was found."""
+
+    tokens_per_step: str | None = Field(
+        None,
+        description="Tokens per decode step above which speculation pays, as decisions take it: once known it follows "
+        "`measured` by 5 % an hour. Absent while nothing is known.",
+    )
+    state: Literal["Fixed", "Known", "Extrapolated", "Prior"] = Field(
+        description="Fixed: by the spec. Known: both pools were seen at this batch; only then it switches a route off. "
+        "Extrapolated: one of them was not; `measured` is then the end of the interval that switches nothing. "
+        "Prior: not measured yet."
+    )
+    measured: str | None = Field(None, description="What it is at `batch`, as of the last write of this status.")
+    interval: Range | None = Field(None, description="95 % interval of `measured`.")
+    batch: str | None = Field(None, description="Running requests per replica at which it was read.")
+    reach: Range | None = Field(None, description="Running requests per replica at which both pools were seen.")
+    at: str | None = Field(None, description="When the pool that was measured longer ago was measured, RFC 3339.")
 
 
 class EvidenceStatus(Model):
@@ -220,6 +240,9 @@ class SpecDeploymentStatus(Model):
     routes_version: str | None = Field(None, description="Version of the route table that was last written.")
     pools: Annotated[list[PoolStatus], Field(max_length=4)] = Field(
         default_factory=list, description="Replicas by pool.", json_schema_extra=_map_by("name")
+    )
+    curves: Annotated[str, Field(max_length=16384)] | None = Field(
+        None, description="What decode steps took at which batch, where a break-even line is measured; opaque."
     )
     routes: Annotated[list[RouteStatus], Field(max_length=32)] = Field(
         default_factory=list, description="Each route's state.", json_schema_extra=_map_by("name")

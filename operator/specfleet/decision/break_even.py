@@ -184,16 +184,6 @@ def batch_after(giver: float, receiver: float, moved: float) -> float:
     return max(giver, receiver + moved)
 
 
-def sizing_prior(draft_tokens: int, draft_weight: float, target_weight: float) -> float | None:
-    """1 + k c for a batch of one, where a step of draft or target costs what reading its weights does; None if unknown.
-
-    Leviathan et al. 2211.17192, Theorem 3.8: c is the time of a draft step over that of a target step.
-    """
-    if not (target_weight > 0.0 and draft_weight >= 0.0):
-        return None
-    return min(1.0 + draft_tokens * draft_weight / target_weight, draft_tokens + 1.0)
-
-
 def _kind(curves: Curves) -> str | None:
     """What to compare: streams where both pools have enough, else the class of whole answers with the most requests.
 

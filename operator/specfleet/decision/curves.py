@@ -154,6 +154,18 @@ class Curves:
             self.speculative if self.speculative.key == speculative else PoolCurves(speculative),
         )
 
+    def shifted(self, seconds: float) -> Curves:
+        """The same after the clock was set by `seconds`: what was measured stays as old as it is."""
+
+        def moved(pool: PoolCurves) -> PoolCurves:
+            kinds = {
+                kind: Curve(tuple(one._replace(minute=_minute(60.0 * one.minute + seconds)) for one in curve.points))
+                for kind, curve in pool.kinds.items()
+            }
+            return replace(pool, kinds=kinds, load_at=min(MAX_TIME, max(0.0, pool.load_at + seconds)))
+
+        return Curves(moved(self.baseline), moved(self.speculative))
+
     def with_block(
         self,
         pool: Pool,
@@ -215,6 +227,10 @@ def _usable(kind: str, timing: Timing) -> bool:
     )
 
 
+def _minute(at: float) -> int:
+    return int(min(MAX_TIME, max(0.0, at)) // 60.0)
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
@@ -261,7 +277,7 @@ def _closed(curve: Curve, kind: str, at: float) -> Curve:
     made = curve.gathered
     assert made is not None
     point = Point(
-        minute=max(0, int(at // 60.0)),
+        minute=_minute(at),
         batch_code=_code(1.0 + made.batch_steps / made.steps, _BATCH_STEP),
         time_code=_code(max(1.0, made.us / made.steps), _TIME_STEP),
         requests=min(made.requests, _MOST_CODE),

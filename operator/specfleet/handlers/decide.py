@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.status import RouteStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
-from specfleet.decision.policy import route_config
+from specfleet.decision.break_even import Estimate
+from specfleet.decision.break_even import sentence as found_by
+from specfleet.decision.policy import route_config, with_line
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block, Guard, Pool, Room, RouteConfig, RouteState, Verdict, decode, start, step
 from specfleet.decision.samples import Increment, RouteTotals
@@ -21,12 +23,16 @@ HALF_PERCENT = 50  # a route with less of its traffic in speculation is off, and
 
 @dataclass(frozen=True)
 class RouteDecision:
-    """One route after a step. `state` is to be kept only once the decision is committed."""
+    """One route after a step. `state` is to be kept only once the decision is committed.
+
+    `line`: what its break-even line was found to be; None where that is not measured.
+    """
 
     name: str
     config: RouteConfig
     state: RouteState
     verdict: Verdict
+    line: Estimate | None = None
 
 
 def pool_name(pool: Pool, draft: str) -> str:
@@ -148,26 +154,33 @@ def decide(
     *,
     together: bool = False,
     watched: Callable[[Iterable[str]], tuple[Hold | None, Guard]] = lambda routes: (None, Guard()),
+    lines: Mapping[str, Estimate] | None = None,
 ) -> dict[str, RouteDecision]:
     """One step of every route, in the order of the spec; `together`, one step for all routes of the same policy.
 
     Routes that are decided together are where the first of them is, which may move one that was elsewhere before.
     `watched` tells what guards say of routes that are decided together; `hold` goes before it.
+    `lines` are the break-even lines that are measured, by route.
     """
     decisions: dict[str, RouteDecision] = {}
     groups = grouped(spec, together=together)
     for name, config in configs(spec).items():
         first = groups[name][0]
         if first != name:
-            state, verdict = decisions[first].state, decisions[first].verdict
-            moved = verdict.pool != states[name].served
-            decisions[name] = RouteDecision(name, config, state, replace(verdict, switched=moved))
+            one = decisions[first]
+            moved = one.verdict.pool != states[name].served
+            decisions[name] = replace(one, name=name, verdict=replace(one.verdict, switched=moved))
             continue
+        line = (lines or {}).get(name)
+        config = config if line is None else with_line(config, line)
         held, guard = watched([other for other, its in groups.items() if its[0] == name])
         state, verdict = step(
             states[name], config, news.get(name), now, hold=hold or held, room=rooms.get(name), guard=guard
         )
-        decisions[name] = RouteDecision(name, config, state, verdict)
+        found = "" if line is None else found_by(line, now)
+        if found:
+            verdict = replace(verdict, message=f"{verdict.message} {found}")
+        decisions[name] = RouteDecision(name, config, state, verdict, line)
     return decisions
 
 

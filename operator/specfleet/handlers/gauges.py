@@ -23,6 +23,13 @@ def show(metrics: OperatorMetrics, key: Key, view: View, memory: Memory) -> None
             metrics.route_acceptance.labels(*key, name).set(verdict.acceptance_percent / 100.0)
         if verdict.tokens_per_step is not None:
             metrics.route_tokens_per_step.labels(*key, name).set(verdict.tokens_per_step)
+        line = decision.state.line("BreakEven").value
+        if line is not None:
+            metrics.route_break_even.labels(*key, name).set(line)
+            metrics.route_break_even_known.labels(*key, name).set(decision.config.may_switch_off("BreakEven"))
+        else:
+            metrics.route_break_even.remove(*key, name)
+            metrics.route_break_even_known.remove(*key, name)
         if verdict.evidence is not None:
             metrics.route_score.labels(*key, name, verdict.evidence.line).set(verdict.evidence.score)
             metrics.route_threshold.labels(*key, name, verdict.evidence.line).set(verdict.evidence.threshold)

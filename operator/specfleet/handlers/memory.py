@@ -22,6 +22,7 @@ from specfleet.handlers.plan import ObjectId
 from specfleet.handlers.pods import PodRecord
 from specfleet.handlers.scraped import Scraping
 from specfleet.handlers.status import Serving
+from specfleet.handlers.step_times import StepTimes
 from specfleet.metrics.direct import Served
 from specfleet.routing.counters import RouterSample
 
@@ -55,6 +56,7 @@ class Memory:
         scraped: what Prometheus has of the routers; None where decisions rest on direct readings.
         counts: what engines count themselves; None where the routers do.
         guarding: what guards have seen, and what they make of it.
+        times: what decode steps take, where a break-even line is measured.
         written: the status as it was written last; None before the first time.
         wall_ahead: epoch seconds less monotonic seconds at the last pass; it moves when the wall clock is set.
     """
@@ -64,6 +66,7 @@ class Memory:
     block_seconds: float
     next_block: float
     guarding: Guarding
+    times: StepTimes
     next_sample: float = 0.0
     routes: dict[str, RouteState] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -100,7 +103,8 @@ class Memory:
     def new(cls, uid: str, block_seconds: float, now: float) -> Memory:
         """Of a SpecDeployment seen for the first time."""
         next_block = now + block_seconds
-        return cls(uid, Ledger(block_seconds, now), block_seconds, next_block, Guarding(block_seconds, next_block))
+        guarding, times = Guarding(block_seconds, next_block), StepTimes(block_seconds, next_block)
+        return cls(uid, Ledger(block_seconds, now), block_seconds, next_block, guarding, times)
 
     @property
     def sample_seconds(self) -> float:
@@ -115,6 +119,7 @@ class Memory:
             self.next_block = now + block_seconds
             self.next_sample = 0.0
             self.guarding = Guarding(block_seconds, self.next_block)
+            self.times.retimed(block_seconds, self.next_block)
         if self.outside is not None:
             self.outside.retimed(block_seconds, now)
 
@@ -135,6 +140,7 @@ class Memory:
         jump = ahead - before
         self.routes = {name: shifted(state, jump) for name, state in self.routes.items()}
         self.recount(now)
+        self.times.clock_set(jump)
         self.silent_until = {uid: until + jump for uid, until in self.silent_until.items()}
         self.dead_since = {pool: since if since < 0.0 else since + jump for pool, since in self.dead_since.items()}
         self.status_written += jump
@@ -161,6 +167,7 @@ class Memory:
         self.next_sample = 0.0
         self.blocks = {}
         self.guarding = Guarding(self.block_seconds, self.next_block)
+        self.times.retimed(self.block_seconds, self.next_block)
 
     def kept(self, pods: Iterable[PodRecord]) -> None:
         """Forget routers that are gone."""

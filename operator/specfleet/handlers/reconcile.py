@@ -32,6 +32,7 @@ from specfleet.handlers.guards import Guards
 from specfleet.handlers.looking import Looker
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
+from specfleet.handlers.pace import follow
 from specfleet.handlers.preflight import Gate, Wanted, gate
 from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.reporting import Reporter
@@ -141,6 +142,7 @@ class Reconciler:
         await read_served(memory, unheard, spec.draft.name, self._reader)
         self._looker.counted(spec, memory, now)
         self._guards.look(spec, memory, state, self._observed.pods(key), now)
+        follow(key, body, spec, memory, state, self._observed, now)
         view = self._view(key, body, checked, spec, memory, state, now, compared)
         if view.switches and memory.sampled_before(now):
             # Room for a switch is judged by what is in flight now, not by what was when a block was half over.

@@ -17,6 +17,7 @@ from specfleet.api.status import (
     PlanStatus,
     PoolStatus,
     PreflightStatus,
+    Range,
     RouteReport,
     RouteStatus,
     SpecDeploymentStatus,
@@ -95,9 +96,7 @@ def route_status(
         speculative_percent=Percentages(intended=verdict.speculative_percent, served=served),
         acceptance_percent=verdict.acceptance_percent,
         tokens_per_step=None if verdict.tokens_per_step is None else f"{verdict.tokens_per_step:.2f}",
-        break_even=None
-        if decision.config.break_even is None
-        else BreakEvenStatus(tokens_per_step=f"{decision.config.break_even:.2f}", state="Fixed"),
+        break_even=_break_even(decision),
         evidence=_evidence(verdict, coverage),
         since=timestamp(state.served_since),
         history=history[-HISTORY:],
@@ -114,6 +113,29 @@ def _trend(decision: RouteDecision, before: RouteStatus | None, now: float) -> s
     """The route's trend with a point of now, where one is due: written with the status, never a reason to write it."""
     verdict, line = decision.verdict, decision.config.line_value("BreakEven")
     return appended(None if before is None else before.trend, now, verdict.tokens_per_step, line, verdict.pool)
+
+
+def _break_even(decision: RouteDecision) -> BreakEvenStatus | None:
+    config, line = decision.config, decision.line
+    if config.certainty is None or line is None:
+        fixed = config.break_even
+        return None if fixed is None else BreakEvenStatus(tokens_per_step=f"{fixed:.2f}", state="Fixed")
+    force = decision.state.line("BreakEven").value
+    if force is None:
+        force = line.tokens_per_step
+    return BreakEvenStatus(
+        tokens_per_step=None if force is None else f"{force:.2f}",
+        state=line.certainty,
+        measured=None if line.interval is None else f"{line.tokens_per_step:.2f}",
+        interval=_range(line.interval, 2),
+        batch=None if line.batch is None else f"{line.batch:.1f}",
+        reach=_range(line.reach, 1),
+        at=None if line.at is None else timestamp(line.at),
+    )
+
+
+def _range(ends: tuple[float, float] | None, digits: int) -> Range | None:
+    return None if ends is None else Range(low=f"{ends[0]:.{digits}f}", high=f"{ends[1]:.{digits}f}")
 
 
 def _report(decision: RouteDecision, before: RouteStatus | None, draft: str, now: float) -> RouteReport | None:
@@ -204,6 +226,7 @@ def assembled(
     preflight: PreflightStatus | None = None,
     plan: PlanStatus | None = None,
     upgrade: UpgradeStatus | None = None,
+    curves: str | None = None,
 ) -> SpecDeploymentStatus:
     """The whole status."""
     return SpecDeploymentStatus(
@@ -218,6 +241,7 @@ def assembled(
         preflight=preflight,
         plan=plan,
         upgrade=upgrade,
+        curves=curves,
     )
 
 
@@ -227,11 +251,15 @@ def noticeable(status: Mapping[str, Any]) -> dict[str, Any]:
     for route in view.get("routes") or ():
         for figure in ("acceptancePercent", "tokensPerStep"):
             route[figure] = figure in route
+        if "breakEven" in route:
+            # Whether a line is known can change with each block's load.
+            route["breakEven"] = route["breakEven"].get("state") in ("Known", "Extrapolated")
         route["slow"] = str(route.get("message", "")).endswith(SLOW_SWITCH_NOTE)
         for volatile in ("message", "evidence", "state", "trend"):
             route.pop(volatile, None)
         for moving in ("offPercent", "message"):
             route.get("report", {}).pop(moving, None)
+    view.pop("curves", None)
     if "summary" in view:
         view["summary"].pop("acceptance", None)
     for condition in view.get("conditions") or ():
@@ -247,6 +275,7 @@ def figures(status: Mapping[str, Any]) -> list[tuple[Any, ...]]:
             route.get("acceptancePercent"),
             route.get("tokensPerStep"),
             tuple(sorted((route.get("evidence") or {}).items())),
+            tuple((route.get("breakEven") or {}).get(one) for one in ("state", "measured")),
         )
         for route in status.get("routes") or ()
     ]

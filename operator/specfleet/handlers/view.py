@@ -17,12 +17,14 @@ from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.capacity.room import room
 from specfleet.cluster.applied import digest
+from specfleet.decision.break_even import Estimate
 from specfleet.decision.reasons import Hold
-from specfleet.decision.rule import Room
+from specfleet.decision.rule import Room, RouteState
 from specfleet.handlers.by_hand import told
 from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight
 from specfleet.handlers.decide import (
     RouteDecision,
+    configs,
     coverage_percent,
     decide,
     grouped,
@@ -107,7 +109,8 @@ def compute(
         states = {name: one.forgetful() for name, one in states.items()}
     hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
     guarding = memory.guarding
-    decided = decide(spec, states, memory.blocks, now, hold, rooms, together=together, watched=guarding.of)
+    lines = _lines(spec, memory, states, state, now, together=together)
+    decided = decide(spec, states, memory.blocks, now, hold, rooms, together=together, watched=guarding.of, lines=lines)
     decisions = told(decided, memory.by_hand, now)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
     full = memory.outside is not None and memory.outside.full
@@ -173,6 +176,7 @@ def compute(
         preflight=gate.record,
         plan=gate.plan,
         upgrade=upgraded.status,
+        curves=memory.times.curves.encode() if lines else None,
     )
     moving = upgraded.moving and bool(upgraded.waits)
     return View(spec, state, decisions, actions, version, settled_key, status, moving)
@@ -189,6 +193,24 @@ def _traffic(
     if all(route.name in memory.routes or route.name in status for route in spec.routing.routes):
         return {}
     return traffic(memory.served.values(), owned, key[1], spec.draft.name)
+
+
+def _lines(
+    spec: SpecDeploymentSpec,
+    memory: Memory,
+    states: Mapping[str, RouteState],
+    state: Fleet,
+    now: float,
+    *,
+    together: bool,
+) -> dict[str, Estimate]:
+    """The break-even lines that are measured, by route."""
+    groups = grouped(spec, together=together)
+    return {
+        name: memory.times.estimate(spec, state, states[name], groups[name], now)
+        for name, config in configs(spec).items()
+        if config.certainty is not None
+    }
 
 
 def _together(memory: Memory) -> bool:

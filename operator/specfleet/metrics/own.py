@@ -84,6 +84,18 @@ class OperatorMetrics:
         self.route_tokens_per_step = Gauge(
             "specfleet_route_tokens_per_step", "Tokens per decode step of the last blocks.", _ROUTE, registry=registry
         )
+        self.route_break_even = Gauge(
+            "specfleet_route_break_even_tokens_per_step",
+            "Tokens per decode step above which speculation pays, as decisions take it.",
+            _ROUTE,
+            registry=registry,
+        )
+        self.route_break_even_known = Gauge(
+            "specfleet_route_break_even_known",
+            "1 where the break-even line is fixed or known, 0 where it had to be extrapolated.",
+            _ROUTE,
+            registry=registry,
+        )
         self.route_speculative_ratio = Gauge(
             "specfleet_route_speculative_ratio",
             "Share of traffic that is meant for speculation.",
@@ -123,6 +135,8 @@ class OperatorMetrics:
         self._labelled = (
             self.route_acceptance,
             self.route_tokens_per_step,
+            self.route_break_even,
+            self.route_break_even_known,
             self.route_speculative_ratio,
             self.route_served_ratio,
             self.route_score,

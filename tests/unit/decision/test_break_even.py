@@ -17,7 +17,7 @@ from specfleet.decision.break_even import (
     Estimate,
     batch_after,
     break_even,
-    sizing_prior,
+    step_us,
 )
 from specfleet.decision.curves import STREAMS, Curves, Timing
 from specfleet.decision.types import Pool
@@ -237,13 +237,15 @@ def test_a_route_comes_back_to_what_the_receiver_will_run_with_it() -> None:
     assert batch_after(giver=20.0, receiver=1.0, moved=8.0) == 20.0
 
 
-def test_the_guess_from_weights_is_one_and_k_draft_steps() -> None:
-    assert sizing_prior(3, 2.3, 131.4) == pytest.approx(1.0525, rel=0.001)
-    assert sizing_prior(3, 0.0, 15.0) == 1.0
-    assert sizing_prior(3, 30.0, 15.0) == 4.0
-    assert sizing_prior(3, 1.0, 0.0) is None
-    assert sizing_prior(3, -1.0, 10.0) is None
-    assert sizing_prior(3, math.nan, 10.0) is None
+def test_a_step_s_time_is_told_only_where_it_was_measured() -> None:
+    curves = both(DAY, DAY)
+    assert step_us(curves, "baseline", 40.0) == pytest.approx(1000.0 * base_ms(40.0), rel=0.02)
+    assert step_us(curves, "speculative", 40.0) == pytest.approx(1000.0 * spec_ms(40.0), rel=0.02)
+    assert step_us(curves, "speculative", 400.0) is None
+    assert step_us(curves, "speculative", math.nan) is None
+    assert step_us(curves, "speculative", 40.0, "to512") is None
+    flat = both([8.0] * 10, [8.0] * 10)
+    assert step_us(flat, "baseline", 8.0) == pytest.approx(1000.0 * base_ms(8.0), rel=0.02)
 
 
 batches = st.lists(st.floats(0.0, 500.0), min_size=0, max_size=30)

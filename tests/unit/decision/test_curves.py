@@ -185,6 +185,15 @@ def test_a_clock_that_was_set_back_leaves_no_time_in_the_future() -> None:
     assert only_gathered.baseline.load_at == BEGIN - 3600
 
 
+def test_what_was_measured_stays_as_old_as_it_is_when_the_clock_is_set() -> None:
+    curves = after(Curves(), 7)
+    ahead = curves.shifted(3600.0)
+    assert [one.minute for one in ahead.baseline.curve().points] == [int(BEGIN) // 60 + 5 + 60]
+    assert (ahead.baseline.load_at, ahead.baseline.batch) == (BEGIN + 420 + 3600, curves.baseline.batch)
+    assert ahead.shifted(-3600.0).encode() == curves.encode()
+    assert [one.minute for one in curves.shifted(-2e9).baseline.curve().points] == [0]
+
+
 def test_a_string_is_read_back_as_it_was_written() -> None:
     curves = after(Curves(), 300).keyed("", "x-1_Z")
     for place in range(50):

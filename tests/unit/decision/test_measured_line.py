@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from specfleet.decision.break_even import Estimate, sentence, step_us
-from specfleet.decision.curves import Curves
+from specfleet.decision.break_even import Estimate, sentence
 from specfleet.decision.evidence import MIN_REQUESTS, THRESHOLD
 from specfleet.decision.policy import with_line
 from specfleet.decision.reasons import Phase, Reason
@@ -283,7 +282,3 @@ def test_how_the_line_was_found_is_told() -> None:
         apart, BEGIN
     )
     assert sentence(Estimate("Prior", 1.2), BEGIN) == ""
-
-
-def test_a_step_s_time_is_told_only_where_it_was_measured() -> None:
-    assert step_us(Curves(), "baseline", 3.0) is None

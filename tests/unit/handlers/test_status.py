@@ -32,6 +32,7 @@ STATUS: dict[str, Any] = {
             "speculativePercent": {"intended": 100, "served": 100},
             "acceptancePercent": 61,
             "tokensPerStep": "1.90",
+            "breakEven": {"tokensPerStep": "1.41", "state": "Known", "measured": "1.42"},
             "evidence": {"line": "Acceptance", "score": "1.0", "threshold": "9.2", "requests": 40},
             "state": "abc",
         }
@@ -61,6 +62,10 @@ def changed(*path: Any, value: Any) -> dict[str, Any]:
         (("routes", 0, "state"), "xyz"),
         (("routes", 0, "trend"), "2026-11-29T06:00Z 0:2.41/1.80s"),
         (("routes", 0, "evidence", "score"), "3.0"),
+        (("routes", 0, "breakEven", "tokensPerStep"), "1.45"),
+        (("routes", 0, "breakEven", "measured"), "1.44"),
+        (("routes", 0, "breakEven", "state"), "Extrapolated"),
+        (("curves",), "other"),
         (("summary", "acceptance"), "62%"),
         (("conditions", 0, "lastTransitionTime"), "later"),
     ],
@@ -78,6 +83,7 @@ def test_figures_that_move_with_every_block_are_no_news(path: tuple[Any, ...], v
         (("routes", 0, "speculativePercent", "intended"), 10),
         (("routes", 0, "speculativePercent", "served"), None),
         (("routes", 0, "acceptancePercent"), None),
+        (("routes", 0, "breakEven", "state"), "Prior"),
         (("conditions", 0, "status"), "False"),
         (("conditions", 0, "message"), "other"),
         (("observedGeneration",), 4),
@@ -96,6 +102,8 @@ def test_numbers_of_ready_pods_can_wait_for_more_of_them() -> None:
 def test_figures_change_only_when_something_was_counted() -> None:
     assert figures(changed("routes", 0, "message", value="since 09:13")) == figures(STATUS)
     assert figures(changed("routes", 0, "evidence", "score", value="2.0")) != figures(STATUS)
+    assert figures(changed("routes", 0, "breakEven", "measured", value="1.50")) != figures(STATUS)
+    assert figures(changed("curves", value="other")) == figures(STATUS)
 
 
 def assessed(

@@ -1,0 +1,250 @@
+"""The times of decode steps of one SpecDeployment: from the routers' counters to curves, once a block. Pure.
+
+Kept only where a break-even line is measured. A block of a pool is the time that its answers took, by kind, the steps
+they took it for, and the requests that a ready replica ran meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specfleet.api.models import DraftMode
+from specfleet.api.names import BASELINE_POOL, pool_object
+from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.cluster.applied import digest
+from specfleet.cluster.kinds import DEPLOYMENT
+from specfleet.decision.break_even import MIN_POINTS, POOLS, Estimate, batch_after, break_even
+from specfleet.decision.counted import Counted
+from specfleet.decision.curves import LOAD_SECONDS, STREAMS, Curves, Timing, decode
+from specfleet.decision.rule import Block, Pool, RouteState
+from specfleet.handlers.external import Assessment
+from specfleet.handlers.fleet import Fleet, WorkloadHealth
+from specfleet.handlers.observed import OwnedRecord
+from specfleet.handlers.plan import ObjectId
+from specfleet.metrics.load import LoadPage
+from specfleet.routing.counters import PROMPT_CLASSES, RouteRow, RouterSample
+
+MIN_GAP_SECONDS = 120.0
+CLASSES = tuple("longer" if bound is None else f"to{bound}" for bound in PROMPT_CLASSES)
+_NO_DRAFTING_COST = frozenset({DraftMode.NGRAM, DraftMode.SUFFIX})
+_Key = tuple[str, Pool, str, str]  # route, pool, kind, counter
+
+
+@dataclass(slots=True)
+class _Load:
+    """Requests of a route in flight, fading over half an hour."""
+
+    total: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, value: float, seconds: float) -> None:
+        fade = math.exp(-seconds / LOAD_SECONDS)
+        self.total, self.seconds = self.total * fade + value * seconds, self.seconds * fade + seconds
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class StepTimes:
+    """Of one SpecDeployment. What is lost with it is what was counted since the last point; curves are in status.
+
+    Attributes:
+        curves: both pools' measurements.
+        recalled: whether status was asked for them.
+        batches: requests running per ready replica in this block, by pool, as often as they were read.
+        active: the same of requests in flight by route, over all replicas.
+    """
+
+    block_seconds: float
+    next_block: float
+    curves: Curves = field(default_factory=Curves)
+    recalled: bool = False
+    counted: Counted[_Key] = field(init=False)
+    batches: dict[Pool, list[float]] = field(default_factory=dict)
+    active: dict[str, list[int]] = field(default_factory=dict)
+    loads: dict[str, _Load] = field(default_factory=dict)
+    read_at: float = 0.0
+    closed_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._recount()
+
+    def _recount(self) -> None:
+        self.counted = Counted(max(MIN_GAP_SECONDS, 2.0 * self.block_seconds))
+        self.batches, self.active = {}, {}
+        self.closed_at = self.next_block - self.block_seconds
+
+    def retimed(self, block_seconds: float, next_block: float) -> None:
+        """Counting starts anew; what was measured stays."""
+        self.block_seconds, self.next_block = block_seconds, next_block
+        self._recount()
+
+    def clock_set(self, seconds: float) -> None:
+        """The wall clock was set by `seconds`: ages stay."""
+        self.curves = self.curves.shifted(seconds)
+        self.read_at = 0.0
+
+    def recall(self, text: str | None) -> None:
+        """What status holds, once."""
+        if not self.recalled:
+            self.recalled, self.curves = True, decode(text)
+
+    def take_in(
+        self,
+        spec: SpecDeploymentSpec,
+        state: Fleet,
+        counted: Mapping[str, RouterSample],
+        loads: Mapping[str, RouterSample],
+        elsewhere: Mapping[str, int],
+        pages: Mapping[Pool, Iterable[LoadPage]],
+    ) -> None:
+        """What was read of routers and engines; readings that are known are passed over.
+
+        Args:
+            counted: the readings that decisions rest on, by router.
+            loads: those of requests in flight.
+            elsewhere: requests by pool that did not come by the routers.
+            pages: of ready engine pods, where all of a pool's were read.
+        """
+        self.counted.kept(counted)
+        names: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
+        routes = {route.name for route in spec.routing.routes}
+        for uid, sample in counted.items():
+            self.counted.observe(uid, sample.at, dict(_counts(sample.rows, names, routes)))
+        newest = max((sample.at for sample in loads.values()), default=0.0)
+        if newest <= self.read_at or 2 * len(loads) < len(state.routers):
+            return
+        self.read_at = newest
+        share = max(1.0, len(state.routers) / len(loads))  # routers that were not read carry as much as the others
+        for health, name, pool in _pools(state, spec):
+            running = [page.running for page in pages.get(pool, ()) if page.running is not None]
+            if health.ready > 0 and len(running) == health.ready:
+                self.batches.setdefault(pool, []).append(sum(running) / len(running))
+            elif health.ready > 0:
+                through = share * sum(sample.active.get(name, 0) for sample in loads.values())
+                self.batches.setdefault(pool, []).append((through + elsewhere.get(name, 0)) / health.ready)
+        for route in routes:
+            one = round(share * sum(sample.route_active.get(route, 0) for sample in loads.values()))
+            self.active.setdefault(route, []).append(one)
+
+    def close_block(
+        self, spec: SpecDeploymentSpec, state: Fleet, blocks: Mapping[str, Block], now: float, *, held: bool
+    ) -> None:
+        """A block ends. `blocks` say what routes yielded in it; while `held`, some pods are other ones than before."""
+        self.next_block = max(self.next_block + self.block_seconds, now + self.block_seconds / 2.0)
+        seconds = min(2.0 * self.block_seconds, max(0.0, now - self.closed_at))
+        self.closed_at = now
+        grown, batches, active = self.counted.take(), self.batches, self.active
+        self.batches, self.active = {}, {}
+        for route, counts in active.items():
+            self.loads.setdefault(route, _Load()).add(sum(counts) / len(counts), seconds)
+        self.loads = {route: load for route, load in self.loads.items() if route in active}
+        for health, _, pool in _pools(state, spec):
+            found = batches.get(pool)
+            if found and not held and not health.rolling:
+                timings = _timings(grown, pool, blocks, self._wanted)
+                batch = sum(found) / len(found)
+                self.curves = self.curves.with_block(pool, now, seconds, batch, timings, self.block_seconds)
+
+    def estimate(
+        self,
+        spec: SpecDeploymentSpec,
+        state: Fleet,
+        route: RouteState,
+        together: Iterable[str],
+        now: float,
+    ) -> Estimate:
+        """The break-even line of a route, which is decided with the routes `together` (itself among them)."""
+        base, spec_batch = self.curves.baseline.batch, self.curves.speculative.batch
+        batch = base if route.served == "baseline" else spec_batch
+        if route.served == "baseline" and base is not None and state.speculative.ready > 0:
+            moved = sum(self.loads[name].mean for name in together if name in self.loads) / state.speculative.ready
+            batch = batch_after(base, spec_batch or 0.0, moved)
+        prior = 1.0 if spec.draft.mode in _NO_DRAFTING_COST else None
+        return break_even(self.curves, route.mode, spec.draft.tokens, now, batch=batch, prior=prior)
+
+    def _wanted(self, kind: str) -> bool:
+        """Whether timings of that kind can be of use: whole answers only where there are too few streams."""
+        return kind == STREAMS or any(len(self.curves.pool(pool).curve().points) < MIN_POINTS for pool in POOLS)
+
+
+def pool_keys(
+    name: str,
+    spec: SpecDeploymentSpec,
+    uid: str,
+    owned: Mapping[ObjectId, OwnedRecord],
+    outside: Assessment | None,
+) -> tuple[str, str]:
+    """What the pods of both pools are, in a word each: other engines, models or accelerators are other curves."""
+    baseline = _pool_key(name, spec, uid, owned, outside, BASELINE_POOL)
+    return baseline, _pool_key(name, spec, uid, owned, outside, spec.draft.name)
+
+
+def _pool_key(
+    name: str,
+    spec: SpecDeploymentSpec,
+    uid: str,
+    owned: Mapping[ObjectId, OwnedRecord],
+    outside: Assessment | None,
+    pool: str,
+) -> str:
+    facts: list[Any] = [spec.pools.accelerator.product, pool]
+    if spec.external is not None:
+        seen = None if outside is None else outside.pools.get(pool)
+        facts += [] if seen is None or outside is None else [seen.service, seen.release, outside.draft_tokens]
+    else:
+        record = owned.get((DEPLOYMENT, pool_object(name, pool)))
+        mine = record if record is not None and record.owner_uid == uid else None
+        facts += [None if mine is None else mine.template, None if mine is None else mine.runs]
+    return digest(facts)
+
+
+def _pools(state: Fleet, spec: SpecDeploymentSpec) -> Iterator[tuple[WorkloadHealth, str, Pool]]:
+    yield state.baseline, BASELINE_POOL, "baseline"
+    yield state.speculative, spec.draft.name, "speculative"
+
+
+def _counts(rows: Iterable[RouteRow], pools: Mapping[str, Pool], routes: set[str]) -> Iterator[tuple[_Key, int]]:
+    """Of answers of a pool to requests that were meant for it; names that are no routes of the spec are passed over."""
+    for row in rows:
+        if row.route not in routes or row.pool not in pools or row.pool != row.intended:
+            continue
+        pool = pools[row.pool]
+        yield (row.route, pool, STREAMS, "us"), row.stream_decode_us
+        yield (row.route, pool, STREAMS, "tokens"), row.stream_decode_tokens
+        yield (row.route, pool, STREAMS, "requests"), row.stream_tpot_us.total
+        for kind, whole in zip(CLASSES, row.whole_by_prompt, strict=True):
+            yield (row.route, pool, kind, "us"), whole.us
+            yield (row.route, pool, kind, "tokens"), whole.tokens
+            yield (row.route, pool, kind, "requests"), whole.answers
+
+
+def _timings(
+    grown: Mapping[_Key, int], pool: Pool, blocks: Mapping[str, Block], wanted: Callable[[str], bool]
+) -> dict[str, Timing]:
+    """By kind; under speculation a route whose tokens per step are not known is left out."""
+    found: dict[str, Timing] = {}
+    for route, of, kind, counter in grown:
+        tokens = grown.get((route, pool, kind, "tokens"), 0)
+        if of != pool or counter != "us" or tokens == 0 or not wanted(kind):
+            continue
+        yielded = 1.0 if pool == "baseline" else _tokens_per_step(blocks.get(route))
+        if yielded is None:
+            continue
+        old = found.get(kind, Timing(0.0, 0.0, 0))
+        found[kind] = Timing(
+            us=old.us + grown[route, pool, kind, "us"],
+            steps=old.steps + tokens / yielded,
+            requests=old.requests + grown.get((route, pool, kind, "requests"), 0),
+        )
+    return found
+
+
+def _tokens_per_step(block: Block | None) -> float | None:
+    steps = 0 if block is None else block.tokens - block.accepted
+    return None if block is None or steps <= 0 else block.tokens / steps
