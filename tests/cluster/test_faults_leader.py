@@ -5,6 +5,7 @@ Who wrote what is read from the API server's audit log, in which each replica ha
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from tests.cluster.api import Body, eventually
 from tests.cluster.conftest import World
 from tests.cluster.live_fleet import BAD, EXPLORES, QUICK, LiveFleet
 from tests.cluster.operator_process import OperatorProcess
+from tests.testbed.api import ControlPlane
+from tests.testbed.processes import Daemon
 
 pytestmark = pytest.mark.cluster
 
@@ -59,4 +62,32 @@ def test_a_frozen_leader_is_replaced_in_time_and_writes_nothing_when_it_thaws(fl
     assert world.route("code")["history"] == []
     assert len(eventually("it is told", lambda: world.events("SpeculationOff"))) == 1
     assert world.condition("Ready")["status"] == "True"
+    assert requests.failures == []
+
+
+@pytest.mark.faults
+def test_while_the_api_server_hangs_nothing_moves_and_the_next_leader_goes_on(
+    fleet: LiveFleet, api_server: ControlPlane
+) -> None:
+    world = fleet.world
+    world.create(policy=QUICK)
+    leader = world.start()
+    fleet.settled()
+    server = Daemon("kube-apiserver", api_server.state_dir).process
+    assert server is not None
+    with fleet.traffic(chat=BAD) as requests:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            assert leader.process.wait(30) == 1
+            requests.go_on(60)
+            assert fleet.shares("chat") == fleet.shares("code") == {100}
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert "lease" in leader.log.read_text().splitlines()[-1]
+        world.start()
+        fleet.serve("chat", EXPLORES)
+        assert fleet.shares("code") == {100}
+    assert [one["pool"] for one in world.route("chat")["history"]] == ["baseline"]
+    assert world.route("code")["history"] == []
+    world.until("Ready", "True")
     assert requests.failures == []

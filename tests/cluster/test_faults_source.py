@@ -64,7 +64,7 @@ def mostly_silent(routers: list[EnvoyRouter], on: bool) -> None:
     [
         (silent, 2, "RoutersUnreachable"),
         pytest.param(slow, 2, "RoutersUnreachable", marks=pytest.mark.faults),
-        (mostly_silent, 3, "InsufficientCoverage"),
+        pytest.param(mostly_silent, 3, "InsufficientCoverage", marks=pytest.mark.faults),
     ],
 )
 def test_routers_that_are_silent_slow_or_mostly_silent_move_nothing(
