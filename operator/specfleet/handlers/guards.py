@@ -97,9 +97,11 @@ class Guards:
             page = await self._reader.load(str(pod.ip), port, spec.engine.type, path, spec.draft.tokens)
         except EngineError as error:
             guarding.pages.pop(pod.uid, None)
+            level = logging.DEBUG if pod.uid in guarding.silent_until else logging.INFO
             guarding.silent_until[pod.uid] = now + SILENT_BLOCKS * guarding.block_seconds
             self._metrics.engine_readings.labels("failed").inc()
-            logger.info("pod %s does not tell its load: %s", pod.name, error)
+            logger.log(level, "pod %s does not tell its load: %s", pod.name, error)
             return
+        guarding.silent_until.pop(pod.uid, None)
         self._metrics.engine_readings.labels("ok").inc()
         guarding.look_at(page, pod.uid)
