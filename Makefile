@@ -87,6 +87,25 @@ test-node-smoke: .venv tool-helm bed-vllm bed-model ## one run of the demo's scr
 test-node: .venv tool-helm bed-prometheus bed-vllm bed-model ## all tests on the whole node (long)
 	$(call with_bed,$(PYTEST) tests/node -m node)
 
+##@ How good the tests of the decision are
+
+# An environment of its own, so that .venv is what the operator's tests need and no more.
+MUTATION_ENV := build/mutation-env
+$(MUTATION_ENV)/.synced: pyproject.toml uv.lock | $(UV)
+	UV_PROJECT_ENVIRONMENT=$(CURDIR)/$(MUTATION_ENV) $(UV) sync --frozen --no-install-project --group mutation --python $(PYTHON)
+	@touch $@
+
+# Some modules only: make mutation MODULES="rule evidence"
+.PHONY: mutation
+mutation: $(MUTATION_ENV)/.synced ## small changes to the decision rule, one at a time: which do its unit tests miss (minutes)
+	$(MUTATION_ENV)/bin/python -m tools.mutation --jobs $(or $(JOBS),$(shell nproc)) $(MODULES)
+
+.PHONY: coverage
+coverage: $(MUTATION_ENV)/.synced ## branch coverage of decision/ by its unit tests; less than 100 % fails
+	@mkdir -p build
+	COVERAGE_FILE=build/coverage $(MUTATION_ENV)/bin/python -m coverage run --branch --source operator/specfleet/decision -m pytest -q tests/unit/decision
+	COVERAGE_FILE=build/coverage $(MUTATION_ENV)/bin/python -m coverage report --show-missing --skip-covered --fail-under 100
+
 # Runs a command on the whole node. A node that was up before (a demo, say) is used and left; one that was brought up
 # for the command goes again with it, unless KEEP_TESTBED is set.
 define with_bed
@@ -129,6 +148,11 @@ bench-switch: .venv tool-helm bed-vllm bed-model ## switches under load: failed 
 bench-curves: .venv bed-vllm bed-model ## the real engine's step time by running batch, with and without speculation (100 min)
 	@mkdir -p build
 	$(BIN)/python -m tests.bench.curves --out build/bench-curves.json
+
+.PHONY: bench-break-even
+bench-break-even: .venv tool-helm bed-vllm bed-model ## the measured break-even line against a load run, real vLLM (100 min)
+	@mkdir -p build
+	$(call with_bed,$(BIN)/python -m tests.bench.break_even --out build/bench-break-even.json)
 
 # By a result of bench-curves: make bench-mixed CURVES=docs/results/bench-curves-2026-11-30.json
 CURVES ?= build/bench-curves.json

@@ -20,11 +20,12 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -123,6 +124,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, 9)
 
 
+def url_of(arm: str) -> str:
+    """Where an engine of this benchmark's own serves."""
+    return f"http://127.0.0.1:{PORTS[arm]}"
+
+
 async def ready(session: aiohttp.ClientSession, arm: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until the engine serves."""
     until = time.monotonic() + READY_SECONDS
@@ -130,19 +136,19 @@ async def ready(session: aiohttp.ClientSession, arm: str, process: subprocess.Po
         if process.poll() is not None:
             raise SystemExit(f"the {arm} engine ended with {process.returncode}: see build/curves-{arm}.log")
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-            async with session.get(f"http://127.0.0.1:{PORTS[arm]}/health") as response:
+            async with session.get(url_of(arm) + "/health") as response:
                 if response.status == 200:
                     return
         await asyncio.sleep(1.0)
     raise SystemExit(f"the {arm} engine was not ready within {READY_SECONDS:.0f} s: see build/curves-{arm}.log")
 
 
-async def one_stream(session: aiohttp.ClientSession, arm: str, ask: Ask) -> Sums:
+async def one_stream(session: aiohttp.ClientSession, url: str, ask: Ask) -> Sums:
     """One request, streamed, and what it took."""
     body = {**ask.body, "stream": True, "stream_options": {"include_usage": True}}
     first = last = 0.0
     received = bytearray()
-    async with session.post(f"http://127.0.0.1:{PORTS[arm]}{ask.path}", json=body) as response:
+    async with session.post(url + ask.path, json=body, headers=ask.headers) as response:
         response.raise_for_status()
         async for chunk in response.content.iter_any():
             last = time.monotonic()
@@ -157,7 +163,15 @@ async def one_stream(session: aiohttp.ClientSession, arm: str, ask: Ask) -> Sums
     return Sums(tokens, tokens - accepted, 1, last - first)
 
 
-async def window(session: aiohttp.ClientSession, arm: str, batch: int, seconds: float, seed: str) -> Window:
+async def window(
+    session: aiohttp.ClientSession,
+    arm: str,
+    url: str,
+    batch: int,
+    seconds: float,
+    seed: str,
+    content: Mapping[str, prompts.Maker] = MappingProxyType(CONTENT),
+) -> Window:
     """`batch` clients for `seconds`. The last stream of each client, which ends among fewer, is left out."""
     result = Window(arm, batch)
     until = time.monotonic() + seconds
@@ -166,11 +180,11 @@ async def window(session: aiohttp.ClientSession, arm: str, batch: int, seconds: 
 
     async def client(number: int) -> None:
         draw = random.Random(f"{seed}-{batch}-{number}")
-        kinds = list(CONTENT)
+        kinds = list(content)
         count = number
         while time.monotonic() < until:
             kind = kinds[count % len(kinds)]
-            sums = await one_stream(session, arm, CONTENT[kind](draw, count))
+            sums = await one_stream(session, url, content[kind](draw, count))
             count += 1
             if time.monotonic() < until and sums.tokens > 0:
                 held = result.content[kind]
@@ -185,9 +199,6 @@ async def window(session: aiohttp.ClientSession, arm: str, batch: int, seconds: 
     return result
 
 
-_ENGINES: list[int] = []
-
-
 def _busy_seconds() -> float:
     """CPU seconds of the whole machine outside idle."""
     numbers = [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
@@ -195,12 +206,13 @@ def _busy_seconds() -> float:
 
 
 def _own_seconds() -> float:
-    """CPU seconds of the engines' process groups and of this process."""
+    """CPU seconds of all engines and of this process."""
     total = sum(os.times()[:2])
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = stat.read_text().rpartition(")")[2].split()
-            if int(words[2]) in _ENGINES:
+            # An engine's processes call themselves so, whether they run in a pod or not.
+            if b"vllm" in (process / "cmdline").read_bytes().lower():
+                words = (process / "stat").read_text().rpartition(")")[2].split()
                 total += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
     return total
 
@@ -256,7 +268,6 @@ async def measure(options: argparse.Namespace) -> list[Window]:
     """All windows, in an order that alternates the arms and turns round with every pair."""
     done: list[Window] = []
     with engines(options.core) as started:
-        _ENGINES[:] = [process.pid for process in started.values()]
         timeout = aiohttp.ClientTimeout(total=300)
         async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
             for arm, process in started.items():
@@ -264,11 +275,12 @@ async def measure(options: argparse.Namespace) -> list[Window]:
             for arm in ARMS:
                 for count in range(WARM_STREAMS * len(CONTENT)):
                     kind = list(CONTENT)[count % len(CONTENT)]
-                    await one_stream(session, arm, CONTENT[kind](random.Random(count), count))
+                    await one_stream(session, url_of(arm), CONTENT[kind](random.Random(count), count))
             for number in range(options.windows):
                 for batch in options.batches:
                     for arm in ARMS if number % 2 else ARMS[::-1]:
-                        one = await window(session, arm, batch, options.seconds, f"{options.seed}-{number}")
+                        seed = f"{options.seed}-{number}"
+                        one = await window(session, arm, url_of(arm), batch, options.seconds, seed)
                         done.append(one)
                         say(f"{number + 1}/{options.windows} batch {batch} {arm}: {one.step_ms:.1f} ms a step")
     return done
