@@ -18,6 +18,7 @@ START_SLACK_SECONDS = 2.0  # a process start is read as now - uptime, in whole s
 MIN_GAP_SECONDS = 120.0
 MIN_STALE_SECONDS = 90.0
 FORGET_SECONDS = 3600.0
+MOST_ROUTES = 256  # of one source: a spec has 32, and a few more names are from before an edit
 MOST_PER_SECOND = 100_000_000  # tokens, or requests, of one route at one router: more than any accelerators decode
 
 
@@ -53,6 +54,7 @@ class Kind(StrEnum):
     NOT_A_COUNT = "NotACount"
     ACCEPTED_OVER_DRAFTED = "AcceptedOverDrafted"
     LEAP = "Leap"
+    FLOOD = "Flood"
     STALE = "Stale"
 
 
@@ -119,6 +121,7 @@ class Ledger:
         if not (math.isfinite(at) and math.isfinite(started_at)):
             self._report(source, Kind.NOT_A_COUNT, "the sample has no time")
             return
+        totals = self._bounded(source, totals)
         good = {route: counts for route, counts in totals.items() if self._sound(source, route, counts)}
         known = self._sources.get(source)
         if known is None:
@@ -168,6 +171,16 @@ class Ledger:
         if share == 0.0:
             return Hold.METRICS_UNAVAILABLE
         return Hold.INSUFFICIENT_COVERAGE if share < 0.5 else None
+
+    def _bounded(self, source: str, totals: Mapping[str, RouteTotals]) -> Mapping[str, RouteTotals]:
+        """Of a flood of routes those that were counted before, then the first: memory must not grow with labels."""
+        if len(totals) <= MOST_ROUTES:
+            return totals
+        known = self._sources.get(source)
+        before = known.routes if known is not None else {}
+        names = sorted(totals, key=lambda name: name not in before)[:MOST_ROUTES]
+        self._report(source, Kind.FLOOD, f"{len(totals)} routes, expected {MOST_ROUTES} at most")
+        return {name: totals[name] for name in names}
 
     def _fresh(self, now: float, sources: Collection[str]) -> list[str]:
         return [s for s in sources if s in self._sources and now - self._sources[s].at <= self.stale_seconds]
