@@ -131,10 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     began = time.monotonic()
+    origin = provenance(f"python -m tests.bench.decision --seeds {' '.join(map(str, options.seeds))}")
     by_rule = simulated(options.seeds, options.rules, options.jobs)
     printed(by_rule)
     result = {
-        **provenance(f"python -m tests.bench.decision --seeds {' '.join(map(str, options.seeds))}"),
+        **origin,
         "seconds": round(time.monotonic() - began),
         "seeds": options.seeds,
         "breakEven": BREAK_EVEN,

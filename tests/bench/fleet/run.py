@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.capacity.room import room
+from specfleet.decision.break_even import Estimate
+from specfleet.decision.policy import with_line
 from specfleet.decision.rule import Block, Room, RouteConfig, RouteState, start, step
 from specfleet.decision.types import Pool
 from tests.bench.decision.traffic import EPOCH
@@ -25,7 +27,6 @@ MOVE_MINUTES = (10.0, 20.0)
 UNEVEN = 2.0  # the batch of one pool over that of the other, from which a replica moves
 PEAK_HOUR, SWING = 15.0, 0.8
 SPIKES_A_DAY, SPIKE, SPIKE_MINUTES = 2, 1.8, (20, 40)
-HELD = 0.03  # a line that moves by less than this part is left as it is: another line starts its score again
 NOISE = 0.02  # of the measured time of a block's steps
 OTHER: dict[Pool, Pool] = {"speculative": "baseline", "baseline": "speculative"}
 
@@ -138,21 +139,19 @@ class Operated:
 
     def __init__(self, route: Route, initial: Pool) -> None:
         self.route = route
-        self.config = RouteConfig(initial=initial, draft_tokens=model.K)
+        self.config = RouteConfig(initial=initial, draft_tokens=model.K, certainty="Prior")
         self.state: RouteState = start(self.config, EPOCH)
         self.waits = False
 
     def load(self, factor: float, truth: float) -> model.Load:
         return model.Load(self.route.requests * factor, self.state.percent / 100.0, TOKENS, truth)
 
-    def minute(self, at: float, counts: Counts, line: float | None, place: Room) -> None:
+    def minute(self, at: float, counts: Counts, line: Estimate, place: Room) -> None:
         """A block's counts, the line that holds now, and where there is room."""
         share = self.state.percent / 100.0
         accepted = counts.tokens - counts.steps
         block = Block(at, counts.tokens, accepted, model.K * counts.steps, counts.requests, share)
-        held = self.config.line_value("BreakEven")
-        if line is None or held is None or abs(line / held - 1.0) > HELD:
-            self.config = replace(self.config, break_even=line)
+        self.config = with_line(self.config, line)
         self.state, verdict = step(self.state, self.config, block, at, room=place)
         self.waits = verdict.no_room
 
