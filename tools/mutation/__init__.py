@@ -1,0 +1,1 @@
+"""Mutation testing of the decision rule: `make mutation`. See docs/contributing/mutation.md."""
