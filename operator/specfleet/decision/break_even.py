@@ -202,7 +202,8 @@ def _kind(curves: Curves) -> str | None:
 
 def _fit(curve: Curve, u: float) -> _Fit:
     points = curve.points
-    bins = _bins(points, u)
+    measured = [_Measured(1.0 + point.batch, point.step_us, _weight(point)) for point in points]
+    bins = _bins(measured, u)
     total = sum(one.weight for one in bins)
     mean_u = sum(one.weight * one.u for one in bins) / total
     mean_us = sum(one.weight * one.us for one in bins) / total
@@ -215,8 +216,8 @@ def _fit(curve: Curve, u: float) -> _Fit:
     def residual(at: float, us: float) -> float:
         return us / (mean_us + (slope or 0.0) * (at - mean_u)) - 1.0
 
-    near = [(_weight(point) * _nearness(1.0 + point.batch, u), 1.0 + point.batch, point.step_us) for point in points]
-    noise = max(LEAST_NOISE, 1.4826 * _median([(abs(residual(at, us)), weight) for weight, at, us in near]))
+    near = [one._replace(weight=one.weight * _nearness(one.u, u)) for one in measured]
+    noise = max(LEAST_NOISE, 1.4826 * _median([(abs(residual(at, us)), weight) for at, us, weight in near]))
     # How far the line is from a curve that is none matters here, not at the other end of the curve.
     close = [(one.weight * _nearness(one.u, u), residual(one.u, one.us)) for one in bins]
     scatter = sum(one * off**2 for one, off in close) / sum(one for one, _ in close)
@@ -226,29 +227,31 @@ def _fit(curve: Curve, u: float) -> _Fit:
         slope=slope,
         reach=_reach(points),
         noise=noise,
-        weight=sum(one for one, _, _ in near),
-        spread=sum(one * (at - mean_u) ** 2 for one, at, _ in near),
+        weight=sum(one.weight for one in near),
+        spread=sum(one.weight * (one.u - mean_u) ** 2 for one in near),
         misfit=math.sqrt(max(0.0, scatter - noise**2 * len(bins) / total)),
         points=len(points),
     )
 
 
-class _Bin(NamedTuple):
+class _Measured(NamedTuple):
+    """A point, or the median of some."""
+
     u: float
     us: float
     weight: float
 
 
-def _bins(points: Iterable[Point], u: float) -> list[_Bin]:
+def _bins(measured: Iterable[_Measured], u: float) -> list[_Measured]:
     """The medians of points of about one batch, with weights for a fit near `u`."""
-    groups: dict[int, list[Point]] = {}
-    for point in points:
-        groups.setdefault(math.floor(math.log1p(point.batch) / BIN), []).append(point)
+    groups: dict[int, list[_Measured]] = {}
+    for one in measured:
+        groups.setdefault(math.floor(math.log(one.u) / BIN), []).append(one)
     return [
-        _Bin(
-            at := _median([(1.0 + point.batch, _weight(point)) for point in group]),
-            _median([(point.step_us, _weight(point)) for point in group]),
-            sum(map(_weight, group)) * _nearness(at, u),
+        _Measured(
+            at := _median([(one.u, one.weight) for one in group]),
+            _median([(one.us, one.weight) for one in group]),
+            sum(one.weight for one in group) * _nearness(at, u),
         )
         for _, group in sorted(groups.items())
     ]

@@ -72,6 +72,8 @@ class StepTimes:
     closed_at: float = 0.0
 
     def __post_init__(self) -> None:
+        self._found: dict[tuple[Pool, float | None, int, float | None], Estimate] = {}
+        self._found_in = self.curves  # curves do not change: others are another object
         self._recount()
 
     def _recount(self) -> None:
@@ -166,7 +168,12 @@ class StepTimes:
             moved = sum(self.loads[name].mean for name in together if name in self.loads) / state.speculative.ready
             batch = batch_after(base, spec_batch or 0.0, moved)
         prior = 1.0 if spec.draft.mode in _NO_DRAFTING_COST else None
-        return break_even(self.curves, route.mode, spec.draft.tokens, now, batch=batch, prior=prior)
+        asked = route.mode, batch, spec.draft.tokens, prior
+        if self._found_in is not self.curves:
+            self._found, self._found_in = {}, self.curves
+        if asked not in self._found:
+            self._found[asked] = break_even(self.curves, route.mode, spec.draft.tokens, now, batch=batch, prior=prior)
+        return self._found[asked]
 
     def _wanted(self, kind: str) -> bool:
         """Whether timings of that kind can be of use: whole answers only where there are too few streams."""
