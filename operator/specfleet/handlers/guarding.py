@@ -11,9 +11,11 @@ from specfleet.api.models import DraftMode
 from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
 from specfleet.decision import evidence
+from specfleet.decision.break_even import POOLS, step_us
 from specfleet.decision.counted import Counted
+from specfleet.decision.curves import Curves
 from specfleet.decision.guards import foremost
-from specfleet.decision.measures import Answers, PodSeen, RouteSeen, Seen, Tail
+from specfleet.decision.measures import Answers, PodSeen, Predicted, RouteSeen, Seen, Tail
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import RouteConfig, RouteState
 from specfleet.decision.slo import slo_of
@@ -126,14 +128,17 @@ def seen_block(
     pods: Iterable[ReadyPod],
     now: float,
     *,
+    curves: Curves,
     suppressed: str | None,
     by_router: bool,
 ) -> Seen:
-    """Everything of the block that ends now."""
+    """Everything of the block that ends now. `curves`: what decode steps take, as far as it was measured."""
     counted = guarding.answers.take()
     grown = guarding.engines.take()
     pods = list(pods)
     pages = [_pod(guarding, grown, pod, spec.engine.type, now) for pod in pods]
+    told = [page for page in pages if page is not None]
+    batches = {pool: _batch(told, pool, curves) for pool in POOLS}
     created = [pod.created for pod in pods if pod.pool == "speculative"]
     known = [made for made in created if made is not None]
     slos = {route.name: slo_of(spec.policy, route.policy) for route in spec.routing.routes}
@@ -157,13 +162,14 @@ def seen_block(
                 baseline=_answers(counted, name, "baseline", slo.percentile if slo else None),
                 slo=slo,
                 active=active.get(name),
+                predicted=_predicted(curves, batches, _tokens_per_step(route), active.get(name), state.baseline.ready),
                 tokens_per_step=_tokens_per_step(route),
                 judged=configs[name].enforce and configs[name].override == "Auto",
             )
             for name, route in routes.items()
             for slo in (slos[name],)
         ),
-        pods=tuple(page for page in pages if page is not None),
+        pods=tuple(told),
         ready={"speculative": state.speculative.ready, "baseline": state.baseline.ready},
         baseline_tpot={one: tail for one in percentiles if (tail := _tail(timed[_TPOT], one)) is not None},
         baseline_ttft={one: tail for one in percentiles if (tail := _tail(timed[_TTFT], one)) is not None},
@@ -236,6 +242,28 @@ def _tail(times: TimeBuckets, percentile: int) -> Tail | None:
     within = above - times.over(bounds.high).least
     rank = times.total * percentile / 100.0 - (times.total - above)
     return Tail((bounds.low + (bounds.high - bounds.low) * max(0.0, rank) / within) / 1e6, times.total)
+
+
+def _batch(pages: Iterable[PodSeen], pool: Pool, curves: Curves) -> float | None:
+    """Requests running a replica: now, by the pages; else of the last half hour, as the curves have it."""
+    running = [page.running for page in pages if page.pool == pool and page.running is not None]
+    return sum(running) / len(running) if running else curves.pool(pool).batch
+
+
+def _predicted(
+    curves: Curves,
+    batches: Mapping[Pool, float | None],
+    tokens_per_step: float | None,
+    active: int | None,
+    baseline_ready: int,
+) -> Predicted | None:
+    """Times per output token of baseline with the route's requests, and of speculation as it is, where both pools have
+    run such batches."""
+    base, spec = batches["baseline"], batches["speculative"]
+    if base is None or spec is None or tokens_per_step is None or active is None or not baseline_ready:
+        return None
+    then, now = step_us(curves, "baseline", base + active / baseline_ready), step_us(curves, "speculative", spec)
+    return None if then is None or now is None else Predicted(then / 1e6, now / tokens_per_step / 1e6)
 
 
 def _tokens_per_step(route: RouteState) -> float | None:

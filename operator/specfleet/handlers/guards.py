@@ -82,6 +82,7 @@ class Guards:
             active,
             ready,
             now,
+            curves=memory.times.curves,
             suppressed=counts.suppressed if counts is not None else None,
             by_router=counts is None and (attributed is None or attributed.attribution == "Router"),
         )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
+from specfleet.decision.curves import Curves
 from specfleet.decision.measures import Seen
 from specfleet.decision.reasons import Hold
 from specfleet.decision.samples import Increment, Kind, Ledger
@@ -319,7 +320,17 @@ def flat(mode: dict[str, str], source: type[Direct] | type[Prometheus]) -> Seen:
     guarding.take_in({"a": replace(later, rows=rows)}, spec)
     routes = states_of(spec, {}, {}, T)
     seen = seen_block(
-        spec, guarding, state(), routes, configs(spec), {}, (), T + BLOCK, suppressed=None, by_router=True
+        spec,
+        guarding,
+        state(),
+        routes,
+        configs(spec),
+        {},
+        (),
+        T + BLOCK,
+        curves=Curves(),
+        suppressed=None,
+        by_router=True,
     )
     guarding.close_block(seen)
     held = set(guarding.outcome.holds.values())

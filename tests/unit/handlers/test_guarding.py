@@ -10,9 +10,10 @@ import pytest
 
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
 from specfleet.cluster.endpoints import Endpoint
+from specfleet.decision.curves import STREAMS, Curves, Timing
 from specfleet.decision.measures import Answers, PodSeen, Seen, Slo, Tail
 from specfleet.decision.reasons import Hold, Reason
-from specfleet.decision.rule import start
+from specfleet.decision.rule import Block, start, step
 from specfleet.decision.types import Guard
 from specfleet.decision.watch import Outcome
 from specfleet.handlers.decide import configs, decide, states_of
@@ -51,7 +52,7 @@ def sample(at: float, *rows: RouteRow) -> RouterSample:
 
 def block(one: Guarding, of: SpecDeploymentSpec, now: float, *pods: ReadyPod, **more: Any) -> Seen:
     routes = {name: start(config, NOW) for name, config in configs(of).items()}
-    given: dict[str, Any] = {"suppressed": None, "by_router": True, **more}
+    given: dict[str, Any] = {"curves": Curves(), "suppressed": None, "by_router": True, **more}
     return seen_block(of, one, state(), routes, configs(of), {"chat": 3}, pods, now, **given)
 
 
@@ -209,6 +210,40 @@ def test_what_guards_say_reaches_the_decision() -> None:
     assert decided["code"].verdict.reason is Reason.INSUFFICIENT_COVERAGE
     held = decide(of, states, {}, NOW + 400.0, Hold.METRICS_UNAVAILABLE, {}, watched=one.of)
     assert {decision.verdict.reason for decision in held.values()} == {Reason.METRICS_UNAVAILABLE}
+
+
+def measured() -> Curves:
+    """Steps of 10 ms and 0.1 ms more a request in baseline, of 20 ms and 1 ms more under speculation, up to 40."""
+    curves, at = Curves(), NOW - 7200.0
+    for batch in range(0, 45, 5):
+        for _ in range(5):
+            at += 60.0
+            for pool, ms in (("baseline", 10.0 + 0.1 * batch), ("speculative", 20.0 + batch)):
+                timing = {STREAMS: Timing(us=1000.0 * ms * 5000.0, steps=5000.0, requests=100)}
+                curves = curves.with_block(pool, at, 60.0, float(batch), timing)  # type: ignore[arg-type]
+    return curves
+
+
+def test_both_pools_times_with_the_load_are_predicted_from_their_curves() -> None:
+    of, one = spec(), guarding()
+    news = Block(at=NOW + 60.0, tokens=2000, accepted=1000, drafted=4000, requests=20, share=1.0)
+    config = configs(of)["chat"]
+    routes = {"chat": step(start(config, NOW), config, news, NOW + 60.0)[0], "code": start(config, NOW)}
+    one.look_at(replace(page(NOW), running=10), "u1")
+    one.look_at(replace(page(NOW), running=4), "u2")
+    given: dict[str, Any] = {"curves": measured(), "suppressed": None, "by_router": True}
+    active = {"chat": 6, "code": 6}
+    seen = seen_block(of, one, state(), routes, configs(of), active, (HALF, PLAIN), NOW + 61.0, **given)
+    chat, code = seen.routes
+    assert chat.tokens_per_step == 2.0
+    assert chat.predicted is not None
+    assert chat.predicted.baseline_then == pytest.approx(0.011, rel=0.03)
+    assert chat.predicted.speculation_now == pytest.approx(0.015, rel=0.03)
+    assert code.predicted is None  # its tokens a step are not known
+    beyond = seen_block(of, one, state(), routes, configs(of), {"chat": 4000}, (HALF, PLAIN), NOW + 61.0, **given)
+    assert {route.predicted for route in beyond.routes} == {None}
+    unread = seen_block(of, guarding(), state(), routes, configs(of), active, (), NOW + 61.0, **given)
+    assert unread.routes[0].predicted is not None  # by the load of the last half hour
 
 
 # --- reading
