@@ -1,4 +1,4 @@
-"""Step times, and the batch that a pool runs under them (docs/decisions/0850-fleet-simulation.md has the sources).
+"""Step times, and the batch that a pool runs under them (docs/decisions/0860-fleet-simulation.md has the sources).
 
 A step over n tokens with C tokens of KV cache takes a + b n + kappa C: Llama-3.1-8B on an H100, by the public fit of
 SpecDecode-Bench; a draft of three tokens takes 2.14 ms more. One step of baseline computes one token a sequence, one of
