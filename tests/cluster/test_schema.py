@@ -264,7 +264,6 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         changed("spec.routing.affinity", {"header": "x-specfleet-key"}),
         "are removed from requests before routes are matched",
     ),
-    "affinity without a header": (changed("spec.routing.affinity", {}), "header"),
     "Enforce without a line": (changed("spec.policy", {}), "needs a line to decide by"),
     "Enforce with source None": (
         changed("spec.policy", {"breakEven": {"source": "None"}}),
@@ -283,6 +282,13 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         "tokensPerStep must be between 1 and 33",
     ),
     "a block of hours": (changed("spec.policy.block", "2h"), "block must be 1s to 1h"),
+    "an SLO without a time": (changed("spec.policy.slo", {"percentile": 95}), "write timePerOutputToken"),
+    "a route's SLO without a time": (
+        changed("spec.routing.routes", [{"name": "chat", "policy": {"slo": {}}}]),
+        "write timePerOutputToken",
+    ),
+    "an SLO of no time": (changed("spec.policy.slo", {"timePerOutputToken": "0ms"}), "must be 1ms to 10m"),
+    "an SLO of an hour": (changed("spec.policy.slo", {"timeToFirstToken": "1h"}), "must be 1ms to 10m"),
     "a dwell of no time": (changed("spec.policy.dwell", "0s"), "dwell must be 1s to 24h"),
     "rendered without a target": (without("spec.target"), "strategy Split needs the model to serve"),
     "rendered with a target of null": (changed("spec.target", None), "strategy Split needs the model to serve"),
@@ -392,6 +398,8 @@ REFUSED_FIELDS: dict[str, Document] = {
     "k as text": changed("spec.drafts.0.tokens", "4"),
     "a float": changed("spec.policy.minAcceptancePercent", 30.5),
     "101 percent": changed("spec.policy.minAcceptancePercent", 101),
+    "a median too low": changed("spec.policy.slo", {"timeToFirstToken": "1s", "percentile": 49}),
+    "the worst of all": changed("spec.policy.slo", {"timeToFirstToken": "1s", "percentile": 100}),
     "one replica": changed("spec.pools.replicas", 1),
     "two drafts": changed("spec.drafts", [{"name": "a", "mode": "NGram"}, {"name": "b", "mode": "NGram"}]),
     "a long route name": changed("spec.routing.routes", [{"name": "a" * 17}]),
@@ -432,6 +440,7 @@ ACCEPTED: dict[str, Document] = {
     ),
     "no accelerator": changed("spec.pools.accelerator", {"resource": ""}),
     "Observe without a line": changed("spec.policy", {"enforcement": "Observe"}),
+    "an SLO": changed("spec.policy.slo", {"timePerOutputToken": "40ms", "timeToFirstToken": "1s", "percentile": 99}),
     "a line per route": {
         **VALID,
         "spec": {
