@@ -20,6 +20,7 @@ from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.outside import Outside
 from specfleet.handlers.plan import ObjectId
 from specfleet.handlers.pods import PodRecord
+from specfleet.handlers.prefill import Prefill
 from specfleet.handlers.scraped import Scraping
 from specfleet.handlers.status import Serving
 from specfleet.handlers.step_times import StepTimes
@@ -97,6 +98,7 @@ class Memory:
     dead_since: dict[str, float] = field(default_factory=dict)
     written: Mapping[str, Any] | None = None
     wall_ahead: float | None = None
+    prefill: Prefill = field(default_factory=Prefill)
     jitter: float = field(default_factory=lambda: random.uniform(0.8, 1.0))  # noqa: S311
 
     @classmethod

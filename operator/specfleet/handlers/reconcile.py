@@ -152,7 +152,7 @@ class Reconciler:
             view = self._view(key, body, checked, spec, memory, state, now, compared)
         wait = await self._commit(key, body, live, view, memory, now)
         await self._act(key, view, memory)
-        show(self._metrics, key, view, memory)
+        show(self._metrics, key, view, memory, now)
         waits = [one for one in (wait, compared.next_look) if one is not None]
         return self._next_look(memory, view, min(waits, default=None), now)
 

@@ -108,6 +108,12 @@ class OperatorMetrics:
             _ROUTE,
             registry=registry,
         )
+        self.route_exploring_prompt = Gauge(
+            "specfleet_route_exploring_prompt_ratio",
+            "Share of a route's prompt tokens that speculation got while the route explores it, over the last hour.",
+            _ROUTE,
+            registry=registry,
+        )
         self.route_score = Gauge(
             "specfleet_route_evidence_score",
             "Evidence score towards the next switch.",
@@ -139,6 +145,7 @@ class OperatorMetrics:
             self.route_break_even_known,
             self.route_speculative_ratio,
             self.route_served_ratio,
+            self.route_exploring_prompt,
             self.route_score,
             self.route_threshold,
             self.pool_ready,
