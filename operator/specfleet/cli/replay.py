@@ -54,7 +54,13 @@ def replay(lines: Iterable[str], policy_text: str, draft_tokens: int) -> Iterato
     """
     if not 1 <= draft_tokens <= MAX_DRAFT_TOKENS:
         raise PolicyError(f"--draft-tokens must be 1 to {MAX_DRAFT_TOKENS}, found {draft_tokens}")
-    return _answers(lines, route_config(read_policy(policy_text), draft_tokens=draft_tokens))
+    config = route_config(read_policy(policy_text), draft_tokens=draft_tokens)
+    if config.certainty is not None:
+        raise PolicyError(
+            "breakEven {source: Measured} needs the times of both pools, and lines of counts hold none: write "
+            'breakEven {source: Fixed, tokensPerStep: "1.60"}, or replay a history with --prometheus'
+        )
+    return _answers(lines, config)
 
 
 def read_policy(text: str) -> Policy:

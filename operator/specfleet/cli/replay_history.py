@@ -15,7 +15,7 @@ from specfleet.cli.history.request import HistoryProblem, Request
 from specfleet.decision.reasons import Hold
 from specfleet.decision.samples import Kind as Dropped
 from specfleet.decision.types import Pool, RouteConfig
-from specfleet.decision.whatif import Outcome, Recorded, Trial
+from specfleet.decision.whatif import Outcome, Pace, Recorded, Trial
 from specfleet.metrics.promapi import Endpoint, PromApi, PrometheusError
 
 _SOME_GAPS = 12
@@ -53,9 +53,10 @@ def replayed(request: Request, on_read: Callable[[float], None] = lambda until: 
         selection = selected(api, request)
         grid = Grid(request.start, request.block_seconds)
         trials: dict[str, Trial] = {}
+        pace = Pace(request.config_of("").draft_tokens, request.replicas)
         for some, until in pieces(api, selection, request.start - grid.lead_seconds, request.end):
             for blocks, hold in grid.fed(some, until):
-                _fed(trials, blocks, hold, request)
+                _fed(trials, pace, blocks, hold, request)
             _subtractable(grid, request)
             on_read(until)
     if not trials:
@@ -81,7 +82,11 @@ def _subtractable(grid: Grid, request: Request) -> None:
         )
 
 
-def _fed(trials: dict[str, Trial], blocks: dict[str, Recorded], hold: Hold | None, request: Request) -> None:
+def _fed(
+    trials: dict[str, Trial], pace: Pace, blocks: dict[str, Recorded], hold: Hold | None, request: Request
+) -> None:
+    if blocks:
+        pace.feed(blocks)
     for route in blocks:
         if route not in trials:
             config = replace(request.config_of(route), block_seconds=request.block_seconds)
@@ -91,7 +96,9 @@ def _fed(trials: dict[str, Trial], blocks: dict[str, Recorded], hold: Hold | Non
         if at is None:
             trials[route].unread(request.block_seconds)
         else:
-            trials[route].feed(blocks.get(route) or Recorded(at, request.block_seconds, None), hold)
+            trial, measured = trials[route], request.config_of(route).certainty is not None
+            line = pace.line(route, trial.mode, at) if measured else None
+            trial.feed(blocks.get(route) or Recorded(at, request.block_seconds, None), hold, line)
 
 
 def failure(error: PrometheusError, endpoint: Endpoint) -> str:

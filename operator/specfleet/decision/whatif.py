@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from specfleet.decision.break_even import Estimate, batch_after, break_even
+from specfleet.decision.curves import LOAD_SECONDS, STREAMS, Curves, Timing
+from specfleet.decision.policy import with_line
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block, Pool, RouteConfig, Verdict, start, step
 from specfleet.decision.types import Room
@@ -199,6 +203,65 @@ class _Thinner:
         return replace(block, **counts)
 
 
+class Pace:
+    """Both pools' curves of step times out of recorded streams, as an operator would have measured them.
+
+    How many requests ran is the time that they took over the time that passed (Little's law), and a replica's part of
+    it: `replicas` are those of baseline and of speculation, by name.
+    """
+
+    def __init__(self, draft_tokens: int, replicas: Mapping[Pool, int]) -> None:
+        self._draft_tokens = draft_tokens
+        self._replicas = replicas
+        self._curves = Curves()
+        self._loads: dict[str, tuple[float, float]] = {}  # by route: requests x seconds, and seconds, fading
+
+    def feed(self, blocks: Mapping[str, Recorded]) -> None:
+        """One block of all routes, later than all before."""
+        at = max(one.at for one in blocks.values())
+        seconds = max(one.seconds for one in blocks.values())
+        fade = math.exp(-seconds / LOAD_SECONDS)
+        for route in blocks.keys() | self._loads.keys():
+            one = blocks.get(route)
+            ran = 0.0 if one is None else (_seconds(one.speculative) + _seconds(one.baseline)) / seconds
+            total, weight = self._loads.get(route, (0.0, 0.0))
+            self._loads[route] = total * fade + ran * seconds, weight * fade + seconds
+        pools: tuple[Pool, ...] = ("baseline", "speculative")
+        for pool in pools:
+            us = steps = 0.0
+            requests, ran = 0, 0.0
+            for one in blocks.values():
+                traffic = one.baseline if pool == "baseline" else one.speculative
+                ran += _seconds(traffic) / seconds
+                yielded = 1.0 if pool == "baseline" else _yielded(one.block)
+                if yielded is not None and traffic.streams.tokens > 0:
+                    us += traffic.streams.us
+                    steps += traffic.streams.tokens / yielded
+                    requests += traffic.requests
+            batch = ran / self._replicas[pool]
+            timing = {STREAMS: Timing(us, steps, requests)}
+            self._curves = self._curves.with_block(pool, at, seconds, batch, timing, seconds)
+
+    def line(self, route: str, mode: Pool, at: float) -> Estimate:
+        """The break-even line of a route that the rule has in `mode`."""
+        batch = self._curves.pool(mode).batch
+        if mode == "baseline" and batch is not None:
+            total, weight = self._loads.get(route, (0.0, 1.0))
+            other = self._curves.speculative.batch or 0.0
+            batch = batch_after(batch, other, total / weight / self._replicas["speculative"])
+        return break_even(self._curves, mode, self._draft_tokens, at, batch=batch)
+
+
+def _seconds(traffic: Traffic) -> float:
+    return (traffic.streams.us + traffic.whole.us) / 1e6
+
+
+def _yielded(block: Block | None) -> float | None:
+    return (
+        block.tokens / (block.tokens - block.accepted) if block is not None and block.tokens > block.accepted else None
+    )
+
+
 class Trial:
     """One route under one policy, as if enforced. The route begins where most of its traffic was."""
 
@@ -218,22 +281,29 @@ class Trial:
         self._sums: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def feed(self, recorded: Recorded, hold: Hold | None = None) -> Verdict:
-        """Take in the block that ends at `recorded.at`, later than all before; say where the route would be."""
+    @property
+    def mode(self) -> Pool:
+        """Where the rule has the route."""
+        return self._state.mode
+
+    def feed(self, recorded: Recorded, hold: Hold | None = None, line: Estimate | None = None) -> Verdict:
+        """Take in the block that ends at `recorded.at`, later than all before; say where the route would be.
+
+        `line` is the break-even line as it was then, where the policy has it measured.
+        """
+        config = self._config if line is None else with_line(self._config, line)
         if self._began is None:
             self._begin(recorded)
         percent = self._state.percent
         self._share.taken(percent, recorded)
         block = None if recorded.block is None else self._let_through(recorded.block, recorded.share, percent)
         was = self._state.served
-        self._state, verdict = step(self._state, self._config, block, recorded.at, hold=hold, room=Room())
+        self._state, verdict = step(self._state, config, block, recorded.at, hold=hold, room=Room())
         self._account(recorded, was, percent, hold)
         self._notice(recorded)
         if verdict.switched:
             self._moves.append(Move(recorded.at, verdict.pool, verdict.reason.value, verdict.message))
-        own = recorded.block
-        steps = own.tokens / (own.tokens - own.accepted) if own is not None and own.tokens > own.accepted else None
-        self._points.append(Point(recorded.at, verdict.pool, steps, recorded.share))
+        self._points.append(Point(recorded.at, verdict.pool, _yielded(recorded.block), recorded.share))
         self._verdict = verdict
         return verdict
 

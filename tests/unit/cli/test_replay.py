@@ -73,6 +73,11 @@ def test_a_route_that_stops_paying_is_switched_off_and_on_again_in_closed_loop()
     assert pools == ["speculative"] * off + ["baseline"] * (on - off) + ["speculative"] * (240 - on)
 
 
+def test_lines_hold_no_times_to_measure_a_break_even_line_by() -> None:
+    with pytest.raises(PolicyError, match="needs the times of both pools, and lines of counts hold none"):
+        replay([], "breakEven: {source: Measured}", 4)
+
+
 def test_a_gap_keeps_the_decision_and_lets_the_dwell_run() -> None:
     bad = [line(60.0 * minute, 1.1) for minute in range(1, 7)]
     off = answers(bad)[-1]

@@ -144,6 +144,22 @@ def test_the_policy_of_a_specdeployment_is_taken_by_route(recorded: Recorded, fi
     assert len(route(document, "chat")["switches"]) == 2
 
 
+def test_a_line_that_is_measured_is_read_off_the_history(recorded: Recorded, files: Path) -> None:
+    """Unknown until baseline has served, then what the fleet was made with; chat goes off by it and comes back."""
+    policy = {"initial": "Speculative", "breakEven": {"source": "Measured"}}
+    (files / "policy.yaml").write_text(yaml.safe_dump(policy))
+    chat = route(answer(*asked(recorded, files)), "chat")
+    off, on = chat["switches"]
+    assert (off["pool"], off["reason"], on["pool"]) == ("baseline", "BelowBreakEven", "speculative")
+    really = [datetime.fromisoformat(one["at"]).timestamp() for one in chat["done"]["switches"]]
+    assert really[0] + 1500.0 < datetime.fromisoformat(off["at"]).timestamp() < really[1]
+    measured = float(off["message"].split("; ")[1].split(" ")[0])
+    assert measured == pytest.approx(BREAK_EVEN, rel=0.03)
+    early = answer(*asked(recorded, files, hours=2.0))
+    assert all(one["last"]["reason"] == "BreakEvenUnknown" for one in early["routes"])
+    assert any("the break-even line could not be measured" in note for note in route(early, "code")["notes"])
+
+
 def test_people_get_tables_and_a_picture(recorded: Recorded, files: Path) -> None:
     result = replay(*asked(recorded, files), "--plot", files / "replay.png")
     assert result.exit_code == 0, result.output

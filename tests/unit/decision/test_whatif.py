@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specfleet.decision.reasons import Hold
+from specfleet.decision.reasons import Hold, Reason
 from specfleet.decision.rule import Block, RouteConfig, start, step
-from specfleet.decision.whatif import Outcome, Recorded, Timed, Traffic, Trial
+from specfleet.decision.types import Pool
+from specfleet.decision.whatif import Outcome, Pace, Recorded, Timed, Traffic, Trial
 
 BEGIN = 1_764_374_400.0
 CONFIG = RouteConfig(initial="speculative", break_even=1.6)
@@ -141,3 +142,53 @@ def test_hours_without_a_reading_are_no_time_on_or_off() -> None:
 
 def test_observe_is_tried_as_if_it_were_enforced() -> None:
     assert tried([(100.0, 1.1)] * 30, replace(CONFIG, enforce=False)).moves[0].pool == "baseline"
+
+
+def paced(
+    minutes: int, percent: float, pace: Pace, trial: Trial | None = None, x: float = 1.1, at: float = BEGIN
+) -> float:
+    """Minutes of a route with `x` tokens a step: 16 ms a step under speculation, 10 ms in baseline."""
+    for _ in range(minutes):
+        at += 60.0
+        spec = round(REQUESTS * percent / 100.0)
+        one = recorded(at, percent, x)
+        us = round(16_000 / x) * TOKENS * spec
+        one = replace(one, speculative=Traffic(spec, Timed(us, TOKENS * spec)))
+        pace.feed({"chat": one})
+        if trial is not None:
+            trial.feed(one, line=pace.line("chat", trial.mode, at))
+    return at
+
+
+MEASURED = RouteConfig(initial="speculative", certainty="Prior")
+REPLICAS: dict[Pool, int] = {"baseline": 1, "speculative": 2}
+
+
+def test_a_measured_line_is_known_once_both_pools_have_run_alike() -> None:
+    pace, trial = Pace(4, REPLICAS), Trial("chat", MEASURED, BEGIN)
+    assert pace.line("chat", "speculative", BEGIN).certainty == "Prior"
+    at = paced(20, 60.0, pace, trial)
+    assert trial.outcome().moves == ()
+    assert trial.outcome().last.reason is Reason.BREAK_EVEN_UNKNOWN  # type: ignore[union-attr]
+    paced(20, 60.0, pace, trial, at=at)
+    line = pace.line("chat", "speculative", BEGIN + 2400)
+    assert line.certainty == "Known"
+    assert line.tokens_per_step == pytest.approx(1.6, rel=0.05)  # no slope is known: batches hardly differ
+    # Speculation: 180 requests a minute of 200 tokens at 14.5 ms, on two replicas.
+    assert line.batch == pytest.approx(180 * 200 * 0.01455 / 60 / 2, rel=0.01)
+    [move] = trial.outcome().moves
+    assert (move.pool, move.reason) == ("baseline", "BelowBreakEven")
+    # What it would come back to: what speculation runs, and the route's own requests on its replicas.
+    off = pace.line("chat", "baseline", BEGIN + 2400)
+    both = line.batch + (180 * 200 * 0.01455 + 120 * 200 * 0.010) / 60 / 2  # type: ignore[operator]
+    assert off.batch == pytest.approx(both, rel=0.01)
+
+
+def test_a_route_without_figures_is_not_measured() -> None:
+    pace = Pace(4, REPLICAS)
+    for minute in range(1, 60):
+        one = recorded(BEGIN + 60.0 * minute, 50.0, 2.0)
+        pace.feed({"chat": replace(one, block=None), "new": Recorded(one.at, 60.0, None)})
+        pace.feed({"chat": Recorded(one.at, 60.0, None)})
+    assert pace.line("chat", "baseline", BEGIN + 3600).certainty == "Prior"
+    assert pace.line("unheard-of", "baseline", BEGIN + 3600).certainty == "Prior"

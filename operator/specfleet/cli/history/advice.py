@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from specfleet.api.names import BASELINE_POOL
 from specfleet.cli.history.recorded import Grid, Kind
 from specfleet.cli.history.request import Request
+from specfleet.decision.reasons import Reason
 from specfleet.decision.samples import Kind as Dropped
 from specfleet.decision.types import RouteConfig
 from specfleet.decision.whatif import KNOWN_TOKENS, Outcome
@@ -22,8 +23,12 @@ def notes(outcome: Outcome, config: RouteConfig, kind: Kind) -> Iterator[str]:
     """What is to be said about one route."""
     if config.override != "Auto":
         yield f"the route says speculation: {config.override}, so no policy decides about it."
-    elif config.break_even is None and config.min_acceptance_percent is None:
-        yield "no line is set for this route: write minAcceptancePercent or breakEven {source: Fixed, tokensPerStep}."
+    elif not config.has_line:
+        yield "no line is set for this route: write minAcceptancePercent or breakEven."
+    elif outcome.last is not None and outcome.last.reason is Reason.BREAK_EVEN_UNKNOWN:
+        yield (
+            "the break-even line could not be measured: both pools have to serve streams at the same time, 200 of each."
+        )
     if not outcome.requests:
         yield "no request was counted in this time."
         return

@@ -27,7 +27,7 @@ from specfleet.cli.history.times import TimeProblem, bounded, moment
 from specfleet.cli.replay import PolicyError, read_policy
 from specfleet.cli.replay_history import failure, replayed
 from specfleet.decision.policy import route_config
-from specfleet.decision.types import RouteConfig
+from specfleet.decision.types import Pool, RouteConfig
 from specfleet.handlers.decide import configs
 from specfleet.metrics.promapi import Credentials, Endpoint, PrometheusError
 
@@ -118,6 +118,7 @@ def requested(given: Given, now: float) -> Request:
         config_of=config_of,
         engine_series=given.engine_series,
         selector=_matchers(given.selector),
+        replicas=_replicas(spec),
     )
 
 
@@ -169,12 +170,19 @@ def _policy(given: Given, spec: SpecDeployment | None) -> tuple[Callable[[str], 
         general = route_config(spec.spec.policy, draft_tokens=_tokens(given, spec))
         known = {name: replace(one, draft_tokens=general.draft_tokens) for name, one in configs(spec.spec).items()}
     every = [general, *known.values()]
-    if all(one.break_even is None and one.min_acceptance_percent is None for one in every):
+    if not any(one.has_line for one in every):
         raise UsageProblem(
-            "the policy sets no line to decide by: write minAcceptancePercent: 50, or "
-            'breakEven: {source: Fixed, tokensPerStep: "1.60"}'
+            "the policy sets no line to decide by: write minAcceptancePercent: 50, or breakEven: {source: Measured}"
         )
     return lambda route: known.get(route, general), general.block_seconds
+
+
+def _replicas(spec: SpecDeployment | None) -> dict[Pool, int]:
+    """Of the SpecDeployment in -f; one each where it is not known."""
+    pools = None if spec is None or spec.spec.external is not None else spec.spec.pools
+    if pools is None:
+        return {"baseline": 1, "speculative": 1}
+    return {"baseline": max(1, pools.baseline_replicas), "speculative": max(1, pools.speculative_replicas)}
 
 
 def _tokens(given: Given, spec: SpecDeployment | None) -> int:

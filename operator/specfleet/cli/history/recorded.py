@@ -18,6 +18,7 @@ from specfleet.decision.types import Pool
 from specfleet.decision.whatif import Recorded, Timed, Traffic
 from specfleet.handlers.decide import blocks
 from specfleet.routing import series
+from specfleet.routing.accesslog import PROMPT_LABEL
 
 if TYPE_CHECKING:
     from specfleet.metrics.promapi import Series
@@ -57,6 +58,7 @@ ENGINE_COUNTERS = (
 )
 _COUNTED_BY = frozenset(
     {"__name__", "route", "pool", "intended", "code", "flags", "phase", "engine", "model_name", "finished_reason"}
+    | {PROMPT_LABEL}
 )
 _POD_LABELS = ("pod", "kubernetes_pod_name", "pod_name")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from specfleet.decision.types import RouteConfig
+from specfleet.decision.types import Pool, RouteConfig
 from specfleet.metrics.promapi import Endpoint
 
 
@@ -18,7 +18,7 @@ class Request:
     """What to replay. Times are seconds since the epoch; `config_of` gives each route's policy.
 
     `selector` replaces the label matchers that follow from `namespace` and `name`. `engine_series` reads the engines'
-    own counters though there may be a router's.
+    own counters though there may be a router's. `replicas` of each pool share what runs.
     """
 
     endpoint: Endpoint
@@ -30,3 +30,4 @@ class Request:
     config_of: Callable[[str], RouteConfig]
     engine_series: bool = False
     selector: str | None = None
+    replicas: Mapping[Pool, int] = field(default_factory=lambda: {"baseline": 1, "speculative": 1})
