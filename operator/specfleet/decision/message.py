@@ -41,6 +41,8 @@ def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float
         rate = state.requests_per_hour
         if rate is not None and rate < FEW_PER_HOUR:
             parts.append(f"About {rate:.0f} requests an hour are few: a decision can take hours.")
+    if verdict.no_room and guard.off is not None:
+        parts.append(guard.why)
     said = verdict.reason is state.cause is guard.stay_off and state.told != ""
     if guard.stay_off is not None and state.mode == "baseline" and not said:
         parts.append(f"Kept off: {guard.why}")

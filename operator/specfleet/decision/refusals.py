@@ -14,15 +14,18 @@ SHARE_ALONE = 0.5
 ALIKE_CHANCE = 0.01
 
 
-def refused_more(speculative: Answers, baseline: Answers) -> str | None:
-    """The sentence that says so, with figures; None where it is not shown."""
+def refused_more(speculative: Answers, baseline: Answers, *, alone: bool = True) -> str | None:
+    """The sentence that says so, with figures; None where it is not shown.
+
+    `alone`: whether requests that half of the time are refused prove it where baseline has none to compare with.
+    """
     of, other_of = _asked(speculative), _asked(baseline)
     if other_of >= LEAST_COMPARED:
         enough = speculative.refused >= LEAST_REFUSED
         enough = enough and speculative.refused * other_of >= TIMES * baseline.refused * of
         shown = enough and excess(speculative.refused, of, baseline.refused, other_of) <= CHANCE
     else:
-        shown = speculative.refused >= LEAST_ALONE and speculative.refused >= SHARE_ALONE * of
+        shown = alone and speculative.refused >= LEAST_ALONE and speculative.refused >= SHARE_ALONE * of
     if not shown:
         return None
     return (

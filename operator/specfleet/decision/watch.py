@@ -56,7 +56,7 @@ class _Route:
     breaches: int = 0
     breached_since: float = 0.0
     refused_at: float | None = None
-    alike: bool = False
+    alike_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -224,12 +224,10 @@ class Watch:
 
     def _refused(self, route: RouteSeen, seen: Seen, speculative: Answers, baseline: Answers) -> str | None:
         known = self._routes[route.name]
-        if route.mode == "speculative":
-            known.alike = False
-        shown = refused_more(speculative, baseline)
+        innocent = known.alike_at is not None and seen.now - known.alike_at < REFUSED_SECONDS
+        shown = refused_more(speculative, baseline, alone=not innocent)
         if shown is not None:
-            known.refused_at = seen.now
-            known.alike = False
+            known.refused_at, known.alike_at = seen.now, None
             return shown
         if route.mode == "speculative":
             return None
@@ -239,9 +237,11 @@ class Watch:
         )
         if since is None:
             return None
-        known.alike = known.alike or refused_alike(speculative, baseline)
+        if refused_alike(speculative, baseline):
+            known.alike_at = seen.now
+        alike = known.alike_at is not None and known.alike_at >= since
         renewed = seen.renewed is not None and seen.renewed > since
-        if known.alike or renewed or seen.now - since >= REFUSED_SECONDS:
+        if alike or renewed or seen.now - since >= REFUSED_SECONDS:
             return None
         until = clock(since + REFUSED_SECONDS, seen.now)
         return f"Engines refused requests (4xx) under speculation: it is not tried before {until}, or with new pods."

@@ -153,7 +153,7 @@ def decide(
     rooms: Mapping[str, Room],
     *,
     together: bool = False,
-    watched: Callable[[Iterable[str]], tuple[Hold | None, Guard]] = lambda routes: (None, Guard()),
+    watched: Callable[[Iterable[str], RouteState], tuple[Hold | None, Guard]] = lambda routes, state: (None, Guard()),
     lines: Mapping[str, Estimate] | None = None,
 ) -> dict[str, RouteDecision]:
     """One step of every route, in the order of the spec; `together`, one step for all routes of the same policy.
@@ -173,7 +173,7 @@ def decide(
             continue
         line = (lines or {}).get(name)
         config = config if line is None else with_line(config, line)
-        held, guard = watched([other for other, its in groups.items() if its[0] == name])
+        held, guard = watched([other for other, its in groups.items() if its[0] == name], states[name])
         state, verdict = step(
             states[name], config, news.get(name), now, hold=hold or held, room=rooms.get(name), guard=guard
         )

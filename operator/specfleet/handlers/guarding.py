@@ -16,7 +16,7 @@ from specfleet.decision.counted import Counted
 from specfleet.decision.curves import Curves
 from specfleet.decision.guards import foremost
 from specfleet.decision.measures import Answers, PodSeen, Predicted, RouteSeen, Seen, Tail
-from specfleet.decision.reasons import Hold
+from specfleet.decision.reasons import Hold, Reason
 from specfleet.decision.rule import RouteConfig, RouteState
 from specfleet.decision.slo import slo_of
 from specfleet.decision.types import Guard, Pool
@@ -74,9 +74,12 @@ class Guarding:
         gap = max(MIN_GAP_SECONDS, 2.0 * self.block_seconds)
         self.answers, self.engines = Counted(gap), Counted(gap)
 
-    def of(self, routes: Iterable[str]) -> tuple[Hold | None, Guard]:
-        """What is to be done about these routes, which are decided together."""
-        outcome = self.outcome
+    def of(self, routes: Iterable[str], state: RouteState) -> tuple[Hold | None, Guard]:
+        """What is to be done about these routes, which are decided together and are in this state."""
+        outcome, routes = self.outcome, list(routes)
+        if state.cause is Reason.REQUESTS_REFUSED and not any(name in outcome.guards for name in routes):
+            # Before the first block of this process: no request may be refused only because the operator is new.
+            return None, Guard(stay_off=state.cause, explore=False, why=state.told)
         return foremost((outcome.holds.get(name), outcome.guards[name]) for name in routes if name in outcome.guards)
 
     def take_in(self, samples: Mapping[str, RouterSample], spec: SpecDeploymentSpec) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from specfleet.decision.guards import BY_NAME, GUARDS, Kind, resolved, table, told_only
 from specfleet.decision.reasons import SENTENCES, Hold, Reason
+from specfleet.decision.rule import Room, RouteConfig, start, step
 from specfleet.decision.types import Guard
 
 ACTING = [row for row in GUARDS if row.kind is not Kind.NOTE]
@@ -46,3 +47,16 @@ def test_a_guard_that_may_not_act_is_told() -> None:
 def test_the_manual_has_the_table() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "guards.md").read_text()
     assert table() in page
+
+
+def test_a_guard_whose_switch_waits_for_room_says_what_it_has_seen() -> None:
+    config = RouteConfig(initial="speculative", min_acceptance_percent=30)
+    guard = Guard(off=Reason.REQUESTS_REFUSED, stay_off=Reason.REQUESTS_REFUSED, why="4xx.", explore=False)
+    _, verdict = step(start(config, 0.0), config, None, 60.0, guard=guard, room=Room(to_baseline=False))
+    assert (verdict.pool, verdict.reason) == ("speculative", Reason.NO_ROOM_TO_MOVE)
+    assert verdict.message.endswith(" 4xx.")
+    state, verdict = step(start(config, 0.0), config, None, 60.0, guard=guard)
+    assert verdict.message.startswith(f"{SENTENCES[Reason.REQUESTS_REFUSED]} 4xx. ")
+    _, later = step(state, config, None, 120.0, guard=guard)
+    assert later.message.count("4xx.") == 1
+    assert later.speculative_percent == 0

@@ -121,9 +121,21 @@ def test_a_client_whose_requests_are_wrong_is_refused_by_baseline_too_and_the_ro
     assert blocks.guard() == Guard()
     blocks.feed(gone, blocks=40)  # the window is over, and what it showed holds
     assert blocks.guard() == Guard()
-    blocks.feed(replace(ON, speculative=FINE))
-    blocks.feed(replace(OFF, cause=Reason.REQUESTS_REFUSED, since=blocks.now))  # another time
+    blocks.feed(replace(ON, speculative=refusing(20, 0)))  # that client again: nothing new
+    assert blocks.guard() == Guard()
+    blocks.feed(replace(ON, speculative=refusing(20, 0), baseline=refusing(0, 200)))  # and this is
+    assert blocks.guard().off is Reason.REQUESTS_REFUSED
+    blocks.feed(replace(OFF, cause=Reason.REQUESTS_REFUSED, since=blocks.now))
     assert blocks.guard().stay_off is Reason.REQUESTS_REFUSED
+
+
+def test_after_a_day_a_client_s_innocence_is_forgotten(blocks: Blocks) -> None:
+    blocks.feed(replace(ON, speculative=refusing(20, 10)))
+    gone = replace(OFF, cause=Reason.REQUESTS_REFUSED, since=blocks.now)
+    blocks.feed(replace(gone, baseline=refusing(40, 20)))
+    blocks.now += 24 * 3600.0
+    blocks.feed(replace(ON, speculative=refusing(20, 0)))
+    assert blocks.guard().off is Reason.REQUESTS_REFUSED
 
 
 def test_refusals_while_exploring_end_exploration(blocks: Blocks) -> None:

@@ -191,10 +191,20 @@ def test_routes_decided_together_get_what_stands_first_in_the_table() -> None:
         holds={"held": Hold.ENGINE_SUPPRESSED},
         guards={"refused": refused, "slow": slow, "held": Guard(), "calm": Guard()},
     )
-    assert one.of(["calm"]) == one.of(["new"]) == one.of([]) == (None, Guard())
-    assert one.of(["calm", "slow", "refused"]) == (None, replace(refused, notes=("a", "b")))
-    assert one.of(["held", "slow"]) == (None, slow)
-    assert one.of(["calm", "held"]) == (Hold.ENGINE_SUPPRESSED, Guard())
+    route = start(configs(spec())["chat"], NOW)
+    assert one.of(["calm"], route) == one.of(["new"], route) == one.of([], route) == (None, Guard())
+    assert one.of(["calm", "slow", "refused"], route) == (None, replace(refused, notes=("a", "b")))
+    assert one.of(["held", "slow"], route) == (None, slow)
+    assert one.of(["calm", "held"], route) == (Hold.ENGINE_SUPPRESSED, Guard())
+
+
+def test_a_new_operator_explores_nothing_where_requests_were_refused() -> None:
+    refused = replace(start(configs(spec())["chat"], NOW), cause=Reason.REQUESTS_REFUSED, told="4xx.")
+    kept = Guard(stay_off=Reason.REQUESTS_REFUSED, explore=False, why="4xx.")
+    assert guarding().of(["chat"], refused) == (None, kept)
+    judged = guarding()
+    judged.outcome = Outcome(guards={"chat": Guard()})
+    assert judged.of(["chat"], refused) == (None, Guard())
 
 
 def test_what_guards_say_reaches_the_decision() -> None:
@@ -363,7 +373,7 @@ def test_a_block_is_judged_when_it_is_due_and_rubbish_is_counted() -> None:
     edge.look(of, one, state(), pods, NOW + 30)
     assert one.guarding.outcome == Outcome()
     edge.look(of, one, state(), pods, NOW + 60)
-    assert one.guarding.of(["chat"])[1].off is Reason.REQUESTS_REFUSED
+    assert one.guarding.outcome.guards["chat"].off is Reason.REQUESTS_REFUSED
     assert one.guarding.next_block == NOW + 120
     assert 'samples_dropped_total{reason="NotACount"} 1.0' in metrics.page().decode()
     one.samples = {}

@@ -35,6 +35,7 @@ _STARTING = (Reason.PODS_NOT_READY, Reason.ROUTERS_CONNECTING, Reason.NOT_YET_OB
 _BESIDE: dict[str, tuple[str, Severity]] = {
     ConditionType.METRICS_AVAILABLE: ("False", Severity.WARNING),
     ConditionType.CAPACITY_SUFFICIENT: ("False", Severity.WARNING),
+    ConditionType.OVERLOADED: ("True", Severity.WARNING),
 }
 
 
@@ -152,7 +153,8 @@ def _problems(facts: Facts, body: Manifest, *, looked_after: bool) -> Iterator[I
         one = given.get(kind) or {}
         if one.get("status") == bad and one.get("reason") != reported:
             make = error if severity is Severity.ERROR else warning
-            yield make(about, _said(kind, one), f"{kind}=True", _action(one, namespace, name))
+            good = "False" if bad == "True" else "True"
+            yield make(about, _said(kind, one), f"{kind}={good}", _action(one, namespace, name))
     moving = given.get(ConditionType.MOVING) or {}
     if moving.get("reason") == Reason.ROUTES_REJECTED:
         yield error(about, _said(ConditionType.MOVING, moving), "routers that take their routes",
