@@ -242,7 +242,7 @@ class SpecDeploymentStatus(Model):
         default_factory=list, description="Replicas by pool.", json_schema_extra=_map_by("name")
     )
     curves: Annotated[str, Field(max_length=16384)] | None = Field(
-        None, description="What decode steps took at which batch, where a break-even line is measured; opaque."
+        None, description="What decode steps took at which batch, where a line or a guard needs it; opaque."
     )
     routes: Annotated[list[RouteStatus], Field(max_length=32)] = Field(
         default_factory=list, description="Each route's state.", json_schema_extra=_map_by("name")

@@ -9,12 +9,11 @@ from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.decision.curves import Curves
 from specfleet.decision.rule import Pool
-from specfleet.handlers.decide import configs
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.status import parse_status
-from specfleet.handlers.step_times import pool_keys
+from specfleet.handlers.step_times import measures, pool_keys
 from specfleet.metrics.load import LoadPage
 
 
@@ -27,11 +26,11 @@ def follow(
     observed: Observed,
     now: float,
 ) -> None:
-    """After the routers were read, in every pass. Nothing where no line is measured, or a pool is missing."""
+    """After the routers were read, in every pass. Nothing where no time is of use, or a pool is missing."""
     times = memory.times
     if state.baseline.absent or state.speculative.absent:
         return
-    if all(config.certainty is None for config in configs(spec).values()):
+    if not measures(spec):
         times.curves = Curves()
         return
     status = parse_status(body)

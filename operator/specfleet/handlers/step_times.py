@@ -1,7 +1,7 @@
 """The times of decode steps of one SpecDeployment: from the routers' counters to curves, once a block. Pure.
 
-Kept only where a break-even line is measured. A block of a pool is the time that its answers took, by kind, the steps
-they took it for, and the requests that a ready replica ran meanwhile.
+Kept only where a break-even line is measured or a guard predicts times. A block of a pool is the time that its answers
+took, by kind, the steps they took it for, and the requests that a ready replica ran meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from specfleet.api.models import DraftMode
 from specfleet.api.names import BASELINE_POOL, pool_object
-from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.api.v1alpha1 import Policy, RoutePolicy, SpecDeploymentSpec
 from specfleet.cluster.applied import digest
 from specfleet.cluster.kinds import DEPLOYMENT
 from specfleet.decision.break_even import MIN_POINTS, POOLS, Estimate, batch_after, break_even
@@ -178,6 +178,16 @@ class StepTimes:
     def _wanted(self, kind: str) -> bool:
         """Whether timings of that kind can be of use: whole answers only where there are too few streams."""
         return kind == STREAMS or any(len(self.curves.pool(pool).curve().points) < MIN_POINTS for pool in POOLS)
+
+
+def measures(spec: SpecDeploymentSpec) -> bool:
+    """Whether step times are of use: for a measured line, or for what an SLO's guard predicts."""
+    policies: list[Policy | RoutePolicy | None] = [spec.policy, *(route.policy for route in spec.routing.routes)]
+    return any(
+        one.slo is not None or (one.break_even is not None and one.break_even.source == "Measured")
+        for one in policies
+        if one is not None
+    )
 
 
 def pool_keys(

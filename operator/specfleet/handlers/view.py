@@ -50,6 +50,7 @@ from specfleet.handlers.status import (
     pools_status,
     route_status,
 )
+from specfleet.handlers.step_times import measures
 from specfleet.handlers.traffic import traffic
 from specfleet.handlers.unfit import unread_pods
 from specfleet.handlers.upgrade import Upgrade, upgrade
@@ -176,7 +177,7 @@ def compute(
         preflight=gate.record,
         plan=gate.plan,
         upgrade=upgraded.status,
-        curves=memory.times.curves.encode() if lines else None,
+        curves=memory.times.curves.encode() if measures(spec) else None,
     )
     moving = upgraded.moving and bool(upgraded.waits)
     return View(spec, state, decisions, actions, version, settled_key, status, moving)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from specfleet.api.conditions import REASONS, ConditionType, Reason
 from specfleet.doctor.actions import ACTIONS, action_for
-from specfleet.doctor.checks import definition, operators
+from specfleet.doctor.checks import definition, fleets, operators
 from specfleet.doctor.facts import Listing, Log, Query, Unread
-from specfleet.doctor.findings import Finding
+from specfleet.doctor.findings import Finding, info
 from specfleet.doctor.rights import OPERATOR, PATCH_PODS
 from specfleet.doctor.settings_text import given
 from tests.unit.chart.helm import rendered, rules_of
@@ -140,3 +141,22 @@ def test_an_operator_whose_pods_are_refused() -> None:
 
     assert isinstance(said, Finding)
     assert "violates PodSecurity" in said.found
+
+
+def routes_since(since: str, reason: str = "BreakEvenUnknown") -> dict[str, Any]:
+    return {"routes": [{"name": "chat", "reason": reason, "since": since}, {"name": "code", "reason": "Pays"}]}
+
+
+def test_a_line_that_is_not_measured_for_hours_is_told() -> None:
+    now = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+    (said,) = fleets._unmeasured(now, "SpecDeployment a/b", routes_since("2026-11-30T10:00:00Z"))
+    assert said == info(
+        "SpecDeployment a/b",
+        "the break-even line of route chat has not been measured for more than an hour",
+        "both pools serve streams, at least 200 of each: until then nothing switches these routes",
+        "let both pools serve: policy.initial: Baseline with exploration.maxPercent above 0, or another route "
+        "with speculation: Never; or write breakEven {source: Fixed} or minAcceptancePercent",
+    )
+    assert list(fleets._unmeasured(now, "", routes_since("2026-11-30T11:30:00Z"))) == []
+    assert list(fleets._unmeasured(now, "", routes_since("2026-11-30T10:00:00Z", "Gathering"))) == []
+    assert list(fleets._unmeasured(now, "", {})) == []

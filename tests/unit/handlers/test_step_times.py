@@ -17,7 +17,7 @@ from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.observed import OwnedRecord, owned_record
 from specfleet.handlers.pods import PodRecord
 from specfleet.handlers.status import Serving, route_status
-from specfleet.handlers.step_times import CLASSES, StepTimes, pool_keys
+from specfleet.handlers.step_times import CLASSES, StepTimes, measures, pool_keys
 from specfleet.metrics.load import LoadPage
 from specfleet.percentiles import BOUNDS_US, TimeBuckets
 from specfleet.routing.counters import PROMPT_CLASSES, RouteRow, RouterSample, WholeAnswers
@@ -325,6 +325,16 @@ def owned(base: str | None, spec: str | None, runs: str | None = None) -> dict[A
         (DEPLOYMENT, "assistant-baseline"): record("baseline", base),
         (DEPLOYMENT, "assistant-ngram"): record("ngram", spec, runs),
     }
+
+
+def test_times_are_kept_where_a_line_or_a_guard_needs_them() -> None:
+    route = {"name": "chat", "policy": {"slo": {"timePerOutputToken": "40ms"}}}
+    assert measures(SPEC)
+    assert not measures(spec_of(owner()))
+    assert measures(spec_of(owner(routing={"routes": [route]})))
+    fixed = {"breakEven": {"source": "Fixed", "tokensPerStep": "1.6"}}
+    assert not measures(spec_of(owner(policy=fixed)))
+    assert measures(spec_of(owner(policy={**fixed, "slo": {"timeToFirstToken": "1s"}})))
 
 
 def test_other_pods_are_told_apart() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import router_object
 from specfleet.cluster.kinds import DEPLOYMENT, OWNED, POD_MONITOR
+from specfleet.decision.reasons import Reason as DecisionReason
 from specfleet.doctor.actions import action_for
 from specfleet.doctor.facts import CannotTell, Facts, Listing, Manifest
 from specfleet.doctor.findings import Item, NotChecked, Seen, Severity, error, info, warning
@@ -29,6 +30,7 @@ UNSEEN = timedelta(seconds=60)
 SETTLING = timedelta(minutes=2)
 STUCK = timedelta(minutes=5)
 CONNECTING = timedelta(minutes=5)
+UNMEASURED = timedelta(hours=1)
 
 _STARTING = (Reason.PODS_NOT_READY, Reason.ROUTERS_CONNECTING, Reason.NOT_YET_OBSERVED, Reason.ROLLING_OUT)
 # Of the conditions that are not about being ready: the status that is a problem, and how bad it is.
@@ -159,6 +161,25 @@ def _problems(facts: Facts, body: Manifest, *, looked_after: bool) -> Iterator[I
     if moving.get("reason") == Reason.ROUTES_REJECTED:
         yield error(about, _said(ConditionType.MOVING, moving), "routers that take their routes",
                     _action(moving, namespace, name))  # fmt: skip
+    yield from _unmeasured(facts.now, about, status)
+
+
+def _unmeasured(now: datetime, about: str, status: Manifest) -> Iterator[Item]:
+    """Routes that would be decided by a measured break-even line alone, and for which nothing was measured."""
+    names = [
+        str(route.get("name"))
+        for route in status.get("routes") or ()
+        if route.get("reason") == DecisionReason.BREAK_EVEN_UNKNOWN
+        and now - _time(route.get("since"), now) > UNMEASURED
+    ]
+    if names:
+        yield info(
+            about,
+            f"the break-even line of route {', '.join(names)} has not been measured for more than an hour",
+            "both pools serve streams, at least 200 of each: until then nothing switches these routes",
+            "let both pools serve: policy.initial: Baseline with exploration.maxPercent above 0, or another route "
+            "with speculation: Never; or write breakEven {source: Fixed} or minAcceptancePercent",
+        )
 
 
 def _readiness(
