@@ -275,7 +275,6 @@ def figures(status: Mapping[str, Any]) -> list[tuple[Any, ...]]:
             route.get("acceptancePercent"),
             route.get("tokensPerStep"),
             tuple(sorted((route.get("evidence") or {}).items())),
-            tuple((route.get("breakEven") or {}).get(one) for one in ("state", "measured")),
         )
         for route in status.get("routes") or ()
     ]
