@@ -81,6 +81,7 @@ def test_decisions_rest_on_prometheus_and_hold_while_it_is_away(world: World, se
     away = time.monotonic()
     while time.monotonic() < away + 12.0:  # longer than the dwell in speculation, and six blocks of evidence
         poor(world)
+        assert {_percent(router, route) for router in world.routers for route in ("chat", "code")} == {100}
         time.sleep(1.0)
     chat = world.route("chat")
     assert (chat["pool"], chat["phase"], chat["reason"]) == ("ngram", "Held", "MetricsUnavailable")
@@ -98,6 +99,8 @@ def test_decisions_rest_on_prometheus_and_hold_while_it_is_away(world: World, se
     assert (chat["reason"], len(chat["history"])) == ("BelowAcceptance", 1)
     assert chat["acceptancePercent"] < 10
     assert (code["pool"], code["history"]) == ("ngram", [])
+    eventually("the routers have it", lambda: all(_percent(router, "chat") <= 10 for router in world.routers))
+    assert {_percent(router, "code") for router in world.routers} == {100}
     assert 'specfleet_operator_prometheus_queries_total{result="ok"}' in world.operators[0].get("/metrics")
 
 
