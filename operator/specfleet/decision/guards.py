@@ -135,10 +135,10 @@ GUARDS: tuple[Row, ...] = (
     _hold(
         Hold.ENGINE_SUPPRESSED,
         "all routes",
-        Source.ROUTERS,
-        "1,000 tokens in a row were decoded and none drafted, by a head, a draft model or TensorRT-LLM with a gate: "
-        "the engine has stopped drafting itself",
-        "what it counts is no evidence against the draft",
+        Source.BOTH,
+        "1,000 tokens in a row were decoded and none drafted, though the draft is a head or a model: the engine has "
+        "stopped drafting itself. Engines that count themselves: all of their pods",
+        "what it counts is no evidence against the draft; lookup may find nothing, and that is evidence",
     ),
     _hold(
         Hold.INSUFFICIENT_COVERAGE,

@@ -249,14 +249,14 @@ class Watch:
     # --- drafts
 
     def _suppressed(self, seen: Seen) -> str | None:
-        if seen.suppressed is not None or not seen.learned_draft:
-            return seen.suppressed
+        if not seen.learned_draft:
+            return None
         drafted = sum(route.speculative.drafted for route in seen.routes)
         tokens = sum(route.speculative.tokens for route in seen.routes)
         self._undrafted = 0 if drafted else self._undrafted + tokens
-        if self._undrafted < SUPPRESSED_TOKENS:
-            return None
-        return "Engines decode on and draft nothing any more: they have stopped it themselves."
+        if seen.suppressed is None and self._undrafted >= SUPPRESSED_TOKENS:
+            return "Engines decode on and draft nothing any more: they have stopped it themselves."
+        return seen.suppressed
 
     def _collapsed(self, seen: Seen) -> str | None:
         first = self._first

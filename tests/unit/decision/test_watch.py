@@ -221,6 +221,8 @@ def test_lookup_drafts_nothing_where_it_finds_nothing_and_that_is_evidence(block
 
 def test_what_an_engines_own_page_says_of_suppression_holds_too(blocks: Blocks) -> None:
     blocks.feed(ON, suppressed="Its gate has closed.", learned_draft=False)
+    assert blocks.last.holds == {}
+    blocks.feed(ON, suppressed="Its gate has closed.")
     assert blocks.last.holds == {"chat": Hold.ENGINE_SUPPRESSED}
     assert blocks.last.suppressed == "Its gate has closed."
 
