@@ -173,7 +173,8 @@ def test_of_two_lines_that_say_so_the_one_with_more_evidence_is_the_cause() -> N
     route = Route(replace(BOTH, dwell_seconds=720.0))
     shown = route.minutes(5, 1.33, acceptance=0.05).evidence
     assert shown is not None
-    assert (shown.line, shown.score) == ("Acceptance", pytest.approx(9.2))
+    assert shown.line == "Acceptance"
+    assert shown.score == pytest.approx(9.2)
     verdict = route.minute(1.33, acceptance=0.05)
     assert (verdict.switched, verdict.reason) == (True, Reason.BELOW_ACCEPTANCE)
 
