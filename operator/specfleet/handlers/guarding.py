@@ -82,9 +82,14 @@ class Guarding:
             return None, Guard(stay_off=state.cause, explore=False, why=state.told)
         return foremost((outcome.holds.get(name), outcome.guards[name]) for name in routes if name in outcome.guards)
 
-    def take_in(self, samples: Mapping[str, RouterSample], spec: SpecDeploymentSpec) -> None:
-        """What routers have counted, as often as it is read; a sample that is known is passed over."""
-        self.answers.kept(samples)
+    def take_in(
+        self, samples: Mapping[str, RouterSample], spec: SpecDeploymentSpec, routers: Collection[str] = ()
+    ) -> None:
+        """What routers have counted, as often as it is read; a sample that is known is passed over.
+
+        One of `routers` that was not read just now goes on from its last sample.
+        """
+        self.answers.kept({*samples, *routers})
         routes = {route.name for route in spec.routing.routes}
         pools: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
         for uid, sample in samples.items():

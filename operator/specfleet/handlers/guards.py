@@ -52,7 +52,7 @@ class Guards:
     ) -> None:
         """After the routers were read: take their counters in, and judge the block that is due."""
         guarding = memory.guarding
-        guarding.take_in(memory.counted, spec)
+        guarding.take_in(memory.counted, spec, [pod.uid for pod in state.router_pods])
         outside = memory.outside.sight.seen if memory.outside is not None else None
         guarding.look_outside(outside or {})
         if now < guarding.next_block or state.baseline.absent or state.speculative.absent:

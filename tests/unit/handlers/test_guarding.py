@@ -98,6 +98,18 @@ def test_increments_of_answers_to_requests_that_were_meant_for_the_pool() -> Non
     assert {route.name: route.speculative for route in block(one, of, NOW + 120).routes}["chat"] == Answers()
 
 
+def test_a_missed_read_is_covered_by_the_next_and_a_router_that_is_gone_is_not() -> None:
+    one, of = guarding(), spec()
+    first = RouteRow("chat", "ngram", "ngram", requests=10)
+    for uid in ("r", "gone"):
+        one.take_in({uid: sample(NOW, first)}, of, ["r"])
+    one.take_in({}, of, ["r"])
+    for uid in ("r", "gone"):
+        one.take_in({uid: sample(NOW + 60, replace(first, requests=15))}, of, ["r"])
+    chat = next(route for route in block(one, of, NOW + 61).routes if route.name == "chat")
+    assert chat.speculative.ended == 5
+
+
 def test_percentiles_are_read_off_the_buckets_of_the_block_as_histogram_quantile_does() -> None:
     of = spec(policy={"minAcceptancePercent": 30, "slo": {"timePerOutputToken": "40ms", "percentile": 90}})
     one = guarding()
