@@ -93,7 +93,7 @@ GUARDS: tuple[Row, ...] = (
         Hold.OVERLOADED,
         "all routes; one route where only its SLO says so",
         Source.BOTH,
-        "both pools queue, preempt or run out of KV cache in 2 blocks in a row, until 3 in a row have not; or the SLO "
+        "both pools queue or preempt in 2 blocks in a row, until 3 in a row have not both; or the SLO "
         "or the queue says off and baseline is not shown to be faster with the load",
         "because of one route's SLO for an hour at most, then the rule goes on",
     ),
@@ -128,8 +128,8 @@ GUARDS: tuple[Row, ...] = (
         Reason.POOL_SATURATED,
         "one route at a time",
         Source.ENGINES,
-        "the speculative pool queues, preempts or fills over 90 % of its KV cache in 5 blocks in a row while baseline "
-        "does not, and baseline has room for the batch",
+        "the speculative pool queues or preempts in 5 blocks in a row while baseline does not, and baseline has room "
+        "for the batch",
         "the route with the fewest tokens a step first; none comes back while the pool is so",
     ),
     _hold(

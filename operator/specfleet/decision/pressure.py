@@ -1,4 +1,8 @@
-"""Whether a pool is short of room: requests wait, the KV cache fills, running requests are put back."""
+"""Whether a pool is short of room: requests wait, or running ones are put back.
+
+A full KV cache is told beside it. Alone it is no shortage: engines fill it with what they may need again, and one that is
+well used for hours must neither send routes away nor freeze decisions.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,11 @@ def load(pods: Sequence[PodSeen], ready: int) -> Load | None:
     waiting = sum(pod.waiting or 0 for pod in told)
     fullest = max((pod.kv_used for pod in told if pod.kv_used is not None), default=0.0)
     preempted = sum(pod.preempted or 0 for pod in told)
+    full = fullest > KV_FULL and (waiting or preempted)
     signs = (
         f"{waiting} requests wait" if waiting else "",
-        f"a KV cache is {fullest:.0%} full" if fullest > KV_FULL else "",
         f"{preempted} requests were preempted" if preempted else "",
+        f"a KV cache is {fullest:.0%} full" if full else "",
     )
     running = [pod.running for pod in told if pod.running is not None]
     return Load(tuple(sign for sign in signs if sign), sum(running) / len(running) if running else None)

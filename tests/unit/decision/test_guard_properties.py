@@ -75,7 +75,7 @@ seen = st.builds(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(seen, max_size=8))
+@given(st.lists(seen, max_size=5))
 def test_no_measurement_raises_and_every_route_gets_an_answer(blocks: list[Seen]) -> None:
     watch = Watch()
     for block in blocks:

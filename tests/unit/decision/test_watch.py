@@ -330,7 +330,7 @@ def loaded(speculative: Mapping[str, Any], baseline: Mapping[str, Any]) -> tuple
     return (*pods(**speculative), *pods("baseline", **baseline))
 
 
-@pytest.mark.parametrize("sign", [{"waiting": 1}, {"kv_used": 0.91}, {"preempted": 1}])
+@pytest.mark.parametrize("sign", [{"waiting": 1}, {"waiting": 1, "kv_used": 0.99}, {"preempted": 1}])
 def test_both_pools_short_of_room_freeze_every_move_until_they_are_not(blocks: Blocks, sign: dict[str, object]) -> None:
     short = loaded(CALM | sign, CALM | sign)
     blocks.feed(ON, OFF, pods=short)
@@ -343,6 +343,14 @@ def test_both_pools_short_of_room_freeze_every_move_until_they_are_not(blocks: B
     blocks.feed(ON, pods=loaded(CALM, SHORT))
     assert blocks.last.holds == {}
     assert blocks.last.overloaded is None
+
+
+def test_a_full_kv_cache_is_told_beside_a_queue_and_is_no_shortage_alone(blocks: Blocks) -> None:
+    full = CALM | {"kv_used": 0.97}
+    blocks.feed(replace(ON, active=1), pods=loaded(full, full), blocks=6)
+    assert (blocks.last.holds, blocks.guard()) == ({}, Guard())
+    blocks.feed(replace(ON, active=1), pods=loaded(full | {"preempted": 2}, full), blocks=5)
+    assert "4 requests were preempted, a KV cache is 97% full" in blocks.guard().why
 
 
 def test_speculation_alone_short_of_room_sends_off_one_route_after_five_blocks(blocks: Blocks) -> None:
