@@ -1,7 +1,7 @@
 """Whether a pool is short of room: requests wait, or running ones are put back.
 
-A full KV cache is told beside it. Alone it is no shortage: engines fill it with what they may need again, and one that is
-well used for hours must neither send routes away nor freeze decisions.
+A full KV cache is told beside it. Alone it is no shortage: one that is well used for hours must neither send routes
+away nor freeze decisions.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ def test_a_full_kv_cache_is_told_beside_a_queue_and_is_no_shortage_alone(blocks:
     full = CALM | {"kv_used": 0.97}
     blocks.feed(replace(ON, active=1), pods=loaded(full, full), blocks=6)
     assert (blocks.last.holds, blocks.guard()) == ({}, Guard())
-    blocks.feed(replace(ON, active=1), pods=loaded(full | {"preempted": 2}, full), blocks=5)
+    blocks.feed(replace(ON, active=1), pods=loaded(full | {"preempted": 2, "running": 20}, full), blocks=5)
     assert "4 requests were preempted, a KV cache is 97% full" in blocks.guard().why
 
 
