@@ -10,6 +10,7 @@ from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
 from specfleet.decision.types import Pool
 from specfleet.engines import sglang, trtllm, vllm
+from specfleet.engines.counting import engine_counting
 from specfleet.handlers.decide import configs
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.guarding import Guarding, ReadyPod, seen_block
@@ -37,7 +38,7 @@ class Guards:
     def follow(self, spec: SpecDeploymentSpec, memory: Memory, pods: Iterable[PodRecord], now: float) -> None:
         """Start a round of readings when it is time: one a block, of all ready pods of both pools."""
         guarding = memory.guarding
-        if spec.external is not None:
+        if spec.external is not None or _tells_nothing(spec):
             return
         ready = {pod.uid: pod for pod in pods if pod.component == "engine" and pod.ready and pod.ip is not None}
         guarding.kept(ready)
@@ -106,3 +107,9 @@ class Guards:
         guarding.silent_until.pop(pod.uid, None)
         self._metrics.engine_readings.labels("ok").inc()
         guarding.look_at(page, pod.uid)
+
+
+def _tells_nothing(spec: SpecDeploymentSpec) -> bool:
+    """Whether the release is known to have neither load nor drafts on its page: TensorRT-LLM before 1.3."""
+    how = engine_counting(spec)
+    return spec.engine.type is EngineType.TENSORRTLLM and how is not None and how.silent

@@ -370,6 +370,13 @@ async def test_the_page_of_each_engine(engine_spec: dict[str, str], port: int, p
     assert reader.asked == [("10.0.0.1", port, path)]
 
 
+def test_a_release_whose_page_tells_nothing_is_not_asked() -> None:
+    one = memory()
+    edge, _ = guards(Reader())
+    edge.follow(spec(engine={"type": "TensorRTLLM", "version": "1.2.1"}), one, [engine("a", "10.0.0.1")], NOW)
+    assert one.guarding.reading is None
+
+
 def test_a_block_is_judged_when_it_is_due_and_rubbish_is_counted() -> None:
     one, of = memory(), spec()
     edge, metrics = guards(Reader())
