@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import replace
+from fractions import Fraction
+from math import comb
 
 import pytest
 
 from specfleet.api.v1alpha1 import Policy, RoutePolicy
+from specfleet.decision.curves import STREAMS, Curves, Timing
+from specfleet.decision.curves import decode as decode_curves
 from specfleet.decision.guards import foremost
 from specfleet.decision.measures import Slo
 from specfleet.decision.reasons import Hold, Reason
-from specfleet.decision.report import policy_text
+from specfleet.decision.report import Report, policy_text
 from specfleet.decision.rule import Block, Guard, RouteConfig, decode, start, step
 from specfleet.decision.samples import MOST_ROUTES, Increment, Kind, Ledger, RouteTotals
+from specfleet.decision.significance import excess
 from specfleet.decision.slo import slo_of
 from specfleet.decision.whatif import Recorded, Timed, Traffic, Trial
 
@@ -97,6 +102,39 @@ def test_a_flood_at_first_sight_is_bounded_too() -> None:
     assert (len(increments), [problem.kind for problem in problems]) == (MOST_ROUTES, [Kind.FLOOD])
 
 
+# --- routers that go and come
+
+
+def test_a_process_that_has_overtaken_its_predecessor_is_counted_from_the_next_read_on() -> None:
+    # Every counter is higher, but 80 more accepted of 10 more drafted are no growth of one process.
+    ledger = Ledger(60.0, NINE)
+    ledger.observe("router", NINE - 3600.0, NINE, {"chat": RouteTotals(1000, 100, 500, 5)})
+    ledger.observe("router", NINE + 40.0, NINE + 60.0, {"chat": RouteTotals(1200, 180, 510, 6)})
+    ledger.observe("router", NINE + 40.0, NINE + 120.0, {"chat": RouteTotals(1300, 200, 600, 7)})
+    increments, problems = ledger.take(NINE + 120.0)
+    assert increments["chat"] == Increment(100, 20, 90, 1, seconds=60.0)
+    assert [problem.kind for problem in problems] == [Kind.ACCEPTED_OVER_DRAFTED]
+
+
+def test_more_accepted_in_all_than_drafted_is_dropped() -> None:
+    ledger = Ledger(60.0, NINE)
+    ledger.observe("router", NINE - 3600.0, NINE, {"chat": RouteTotals(1000, 600, 500, 5)})
+    [problem] = ledger.take(NINE).problems
+    assert (problem.kind, problem.route) == (Kind.ACCEPTED_OVER_DRAFTED, "chat")
+    assert problem.message == "600 tokens accepted of 500 drafted and 1000 decoded"
+
+
+def test_a_router_that_was_not_read_for_an_hour_is_forgotten_and_counts_from_its_next_reading_on() -> None:
+    ledger = Ledger(60.0, NINE)
+    ledger.forget("never seen")
+    ledger.observe("gone", NINE - 3600.0, NINE, {"chat": RouteTotals(1000, 100, 500, 5)})
+    assert ledger.take(NINE + 3600.0).problems != []  # nothing is recent
+    for seconds in (3601.0, 7300.0):
+        assert ledger.take(NINE + seconds).increments == {}
+    ledger.observe("gone", NINE - 3600.0, NINE + 7300.0, {"chat": RouteTotals(1300, 200, 900, 9)})
+    assert ledger.take(NINE + 7300.0).increments == {"chat": Increment()}
+
+
 # --- state that somebody wrote by hand, with a checksum that is right
 
 
@@ -129,6 +167,32 @@ def test_numbers_that_no_state_holds_start_anew(what: str, by: str) -> None:
     assert decode(text, CONFIG, NINE + 300.0, pool="baseline") == start(CONFIG, NINE + 300.0, "baseline")
 
 
+def test_a_block_that_had_not_closed_goes_on_after_a_restart() -> None:
+    state = start(CONFIG, NINE)
+    state, _ = step(state, CONFIG, Block(NINE + 60.0, 800, 400, 1600, 2, 1.0), NINE + 60.0)
+    restored = decode(state.encode(), CONFIG, NINE + 61.0)
+    assert restored == state
+    _, verdict = step(restored, CONFIG, Block(NINE + 120.0, 400, 200, 800, 1, 1.0), NINE + 120.0)
+    assert verdict.tokens_per_step == 2.0
+
+
+def test_step_times_of_which_none_makes_a_point_yet_leave_nothing_in_status() -> None:
+    curves = Curves().with_block("baseline", NINE, 60.0, 4.0, {STREAMS: Timing(2e7, 1000.0, 10)})
+    assert decode_curves(curves.encode()).baseline.kinds == {}
+
+
+# --- reports and significance
+
+
+def test_a_report_that_has_just_begun_has_no_share() -> None:
+    assert Report(since=NINE, policy="breakEven 1.6", would_be="baseline").off_percent(NINE) == 0
+
+
+def test_a_tail_of_terms_too_small_to_matter_is_cut() -> None:
+    ways = sum(comb(200, one) * comb(200, 160 - one) for one in range(120, 161))
+    assert excess(120, 200, 40, 200) == pytest.approx(float(Fraction(ways, comb(400, 160))), rel=1e-12)
+
+
 # --- a history with holes
 
 
@@ -154,6 +218,15 @@ def test_minutes_without_requests_and_without_figures_say_nothing() -> None:
     assert (outcome.requests, outcome.done_off_percent, outcome.tokens_per_step) == (0, None, None)
     assert (outcome.off_percent, outcome.time_per_token, outcome.moves) == (0, None, ())
     assert outcome.began == "speculative"
+
+
+def test_traffic_of_two_readings_adds_up_and_time_without_any_is_told() -> None:
+    both = Traffic(2, Timed(10, 20), Timed(30, 40)) + Traffic(1, Timed(1, 2), Timed(3, 4))
+    assert both == Traffic(3, Timed(11, 22), Timed(33, 44))
+    trial = told((30, 0, GOOD))
+    trial.unread(600.0)
+    outcome = trial.outcome()
+    assert (outcome.seconds, outcome.unread_seconds) == (60.0, 600.0)
 
 
 def test_two_requests_are_no_majority() -> None:
