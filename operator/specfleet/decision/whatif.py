@@ -168,17 +168,15 @@ class _Share:
     """Requests since the policy's share last changed, to see whether the recorded share is another one."""
 
     percent: int = -1
-    settled: bool = False  # the block in which it changed is over: part of its requests came before
     requests: int = 0
     speculative: int = 0
 
     def taken(self, percent: int, recorded: Recorded) -> None:
-        if percent != self.percent:
-            self.percent, self.settled, self.requests, self.speculative = percent, False, 0, 0
-        elif self.settled:
+        if percent != self.percent:  # of the requests of this block a part came before
+            self.percent, self.requests, self.speculative = percent, 0, 0
+        else:
             self.requests += recorded.speculative.requests + recorded.baseline.requests
             self.speculative += recorded.speculative.requests
-        self.settled = True
 
     @property
     def surplus(self) -> float:
