@@ -69,6 +69,10 @@ class Pressure:
         if self.both < BOTH_BLOCKS or self.apart >= APART_BLOCKS:
             self.both = 0
 
+    def recall(self) -> None:
+        """Both pools were short of room when this process began."""
+        self.both = BOTH_BLOCKS
+
     @property
     def overloaded(self) -> bool:
         """Both pools are short of room."""

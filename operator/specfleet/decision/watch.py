@@ -40,7 +40,8 @@ SHORT_BLOCKS = 2  # in a row, from which on no route comes to a pool that is sho
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """By route: what holds it, and its guard. `overloaded` says why all moves are frozen; `silent` names the guards
-    that have no figures, and `coverage` the percent of a route's finished answers that had some."""
+    that have no figures, and `coverage` the percent of a route's finished answers that had some. Before the first block
+    nothing is `judged`."""
 
     holds: Mapping[str, Hold] = field(default_factory=dict)
     guards: Mapping[str, Guard] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Outcome:
     suppressed: str | None = None
     silent: tuple[str, ...] = ()
     coverage: Mapping[str, int] = field(default_factory=dict)
+    judged: bool = False
 
 
 @dataclass(slots=True)
@@ -80,6 +82,10 @@ class Watch:
     _decayed: dict[str, float] = field(default_factory=dict)
     _first: _First = field(default_factory=_First)
     _undrafted: int = 0
+
+    def recall_overload(self) -> None:
+        """The last process has said that the pools are overloaded: it is so until it is seen not to be."""
+        self._pressure.recall()
 
     def block(self, seen: Seen) -> Outcome:
         """Take in one block, and say what the guards make of it."""
@@ -129,6 +135,7 @@ class Watch:
             overloaded=overloaded,
             suppressed=suppressed,
             silent=_silent(seen, loads),
+            judged=True,
             coverage={
                 route.name: percent
                 for route in seen.routes

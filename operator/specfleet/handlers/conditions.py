@@ -139,7 +139,7 @@ def assess(
         ConditionType.MOVING: _moving(routes, rejected, unseen),
     }
     if guards is not None:
-        found[ConditionType.OVERLOADED] = _overloaded(guards)
+        found[ConditionType.OVERLOADED] = _overloaded(guards, before)
     return found if preflight is None else {**found, ConditionType.DRAFT_COMPATIBLE: preflight}
 
 
@@ -264,7 +264,12 @@ def _capacity(state: Fleet, no_room: list[str], unmeasured: list[str]) -> Said:
     return Said("True", Reason.ROOM_TO_MOVE, "Decisions can be carried out.")
 
 
-def _overloaded(guards: Outcome) -> Said:
+def _overloaded(guards: Outcome, before: SpecDeploymentStatus) -> Said:
+    if not guards.judged:  # by this process: what the last one has said stands for a block
+        old = next((one for one in before.conditions if one.type == ConditionType.OVERLOADED), None)
+        if old is not None:
+            return Said(old.status, old.reason, old.message)
+        return Said("Unknown", Reason.LOAD_UNKNOWN, "The engines' pages have yet to be read.")
     silent = f" Guards without figures: {', '.join(guards.silent)}." if guards.silent else ""
     if guards.overloaded is not None:
         return Said("True", Reason.POOLS_OVERLOADED, f"{guards.overloaded} Nothing moves until it is over.{silent}")

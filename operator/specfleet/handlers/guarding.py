@@ -29,6 +29,9 @@ from specfleet.percentiles import NONE_TIMED, TimeBuckets
 from specfleet.routing.counters import RouterSample
 
 MIN_GAP_SECONDS = 120.0
+_HOLDS = {
+    one.value: one for one in (Hold.OVERLOADED, Hold.ENGINE_SUPPRESSED, Hold.INSUFFICIENT_COVERAGE, Hold.POD_DECAYED)
+}
 _LOOKUP = frozenset({DraftMode.NGRAM, DraftMode.SUFFIX})  # draft nothing where they find nothing
 _FIELDS = ("requests", "finished", "client_errors", "cancelled", "measured", "decode_tokens", "drafted", "accepted")
 _TPOT, _TTFT = "stream_tpot_us", "stream_ttft_us"
@@ -52,6 +55,7 @@ class Guarding:
     Attributes:
         pages: the last page of each pod, by uid.
         silent_until: when a pod whose page could not be read is asked again, by uid.
+        recalled: what held each route when this process began, until its first block.
         taken: time of the last sample of each router, by uid.
         outcome: what the guards made of the last block.
         reading: the round of readings under way.
@@ -63,6 +67,7 @@ class Guarding:
     outcome: Outcome = field(default_factory=Outcome)
     pages: dict[str, LoadPage] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
+    recalled: Mapping[str, Hold] | None = None
     taken: dict[str, float] = field(default_factory=dict)
     next_page: float = 0.0
     reading: asyncio.Task[None] | None = None
@@ -74,9 +79,20 @@ class Guarding:
         gap = max(MIN_GAP_SECONDS, 2.0 * self.block_seconds)
         self.answers, self.engines = Counted(gap), Counted(gap)
 
+    def recall(self, reasons: Mapping[str, str]) -> None:
+        """What status says of routes, once: a new process frees nothing that the last one held until it knows more."""
+        if self.recalled is None:
+            self.recalled = {name: _HOLDS[reason] for name, reason in reasons.items() if reason in _HOLDS}
+            if Hold.OVERLOADED in self.recalled.values():
+                self.watch.recall_overload()
+
     def of(self, routes: Iterable[str], state: RouteState) -> tuple[Hold | None, Guard]:
         """What is to be done about these routes, which are decided together and are in this state."""
         outcome, routes = self.outcome, list(routes)
+        recalled = {} if outcome.judged or self.recalled is None else self.recalled
+        held = next((recalled[name] for name in routes if name in recalled), None)
+        if held is not None:
+            return held, Guard()
         if state.cause is Reason.REQUESTS_REFUSED and not any(name in outcome.guards for name in routes):
             # Before the first block of this process: no request may be refused only because the operator is new.
             return None, Guard(stay_off=state.cause, explore=False, why=state.told)

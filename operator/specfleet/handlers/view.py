@@ -110,6 +110,7 @@ def compute(
         states = {name: one.forgetful() for name, one in states.items()}
     hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
     guarding = memory.guarding
+    guarding.recall({name: route.reason for name, route in old_routes.items()})
     lines = _lines(spec, memory, states, state, now, together=together)
     decided = decide(spec, states, memory.blocks, now, hold, rooms, together=together, watched=guarding.of, lines=lines)
     decisions = told(decided, memory.by_hand, now)

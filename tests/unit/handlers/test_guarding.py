@@ -219,6 +219,20 @@ def test_a_new_operator_explores_nothing_where_requests_were_refused() -> None:
     assert judged.of(["chat"], refused) == (None, Guard())
 
 
+def test_a_new_operator_frees_nothing_that_was_held_until_its_first_block() -> None:
+    one, of = guarding(), spec()
+    route = start(configs(of)["chat"], NOW)
+    one.recall({"chat": "Overloaded", "code": "Pays"})
+    one.recall({"code": "EngineSuppressed"})  # once
+    assert one.of(["chat"], route) == (Hold.OVERLOADED, Guard())
+    assert one.of(["code"], route) == (None, Guard())
+    for _ in range(2):  # of the engines nothing is known yet
+        one.close_block(block(one, of, one.next_block))
+        assert one.of(["code"], route)[0] is Hold.OVERLOADED
+    one.close_block(block(one, of, one.next_block))
+    assert one.of(["chat"], route) == one.of(["code"], route) == (None, Guard())
+
+
 def test_what_guards_say_reaches_the_decision() -> None:
     of = spec()
     one = guarding()
