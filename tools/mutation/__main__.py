@@ -93,7 +93,7 @@ def report(mutants: list[Mutant], unknown: list[Mutant], unneeded: list[Equivale
     if unknown or unneeded:
         print(
             f"{len(unknown)} survivors are not in tools/mutation/equivalents.yaml, {len(unneeded)} entries there are "
-            "not needed: write a test that notices the change, or add the mutant with the reason why nobody can notice it."
+            "not needed: write a test that notices the change, or add the mutant with the reason why nobody can."
         )
     if share > MOST_SURVIVE:
         print(f"More than {100.0 * MOST_SURVIVE:.0f} % survive: write the code so that fewer changes mean nothing.")
