@@ -2,8 +2,9 @@
 
 Where content is steady every switch is made by load or by chance. Precisely:
 
-- A limit cycle shows as more than two switches of a route in 24 hours, or as three switches of it within six. Load that
-  comes and goes with the day is no cycle of its own; where load is constant (`day` False) nothing may alternate at all.
+- A limit cycle shows as more than two switches of a route in a day, or as three of them within six hours. Load that
+  comes and goes with the day is no cycle of its own: a route may follow it, off before noon and on about midnight, so a
+  day is counted from evening to evening. Where load is constant (`day` False) nothing may alternate at all.
 - A switch is false if in the half hour before it the truth was more than 3 % on the other side of the model's L* at the
   batch of the pool that served the route.
 - A switch is a spike's if it falls between the spike's begin and ten minutes after its end.
@@ -13,6 +14,7 @@ Where content is steady every switch is made by load or by chance. Precisely:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -25,7 +27,7 @@ from tests.bench.fleet.run import REPLICAS, History, Minute, Scenario
 
 SETTLED_DAYS = 1  # in which routes find their places
 CYCLE_MINUTES, CYCLE_SWITCHES = 6 * 60, 3
-MOST_A_DAY = 2
+MOST_A_DAY, EVENING = 2, 18 * 60
 AFTER_SPIKE = 10
 
 
@@ -36,17 +38,18 @@ class Route:
     days: int
     switches: int
     most_in_24_hours: int
-    days_over: int  # calendar days with more than two
+    days_over: int  # days, evening to evening, with more than two
     short_cycles: int
     false: int
     in_spikes: int
     by_peak: int
     off_percent: float
+    moves: tuple[tuple[int, bool], ...]  # all, the first day's too: minute, to speculation
 
 
-def switches(minutes: Sequence[Minute]) -> list[int]:
-    """The minutes that begin in another pool than the one before, after the first day."""
-    return [at for at in range(SETTLED_DAYS * MINUTES, len(minutes)) if minutes[at].on != minutes[at - 1].on]
+def switches(minutes: Sequence[Minute], begin: int = SETTLED_DAYS * MINUTES) -> list[int]:
+    """The minutes that begin in another pool than the one before; without `begin`, those after the first day."""
+    return [at for at in range(begin, len(minutes)) if minutes[at].on != minutes[at - 1].on]
 
 
 def checked(history: History) -> dict[str, Route]:
@@ -60,20 +63,21 @@ def checked(history: History) -> dict[str, Route]:
 
 def _route(history: History, minutes: Sequence[Minute], at_mean: float, spiky: Sequence[bool]) -> Route:
     moves = switches(minutes)
-    days = [sum(at // MINUTES == day for at in moves) for day in range(SETTLED_DAYS, len(minutes) // MINUTES)]
+    by_day = Counter((at - EVENING) // MINUTES for at in moves)
     rest = minutes[SETTLED_DAYS * MINUTES :]
     truth = fmean(one.truth for one in minutes)
     peaks = [at for at in moves if not minutes[at].on and history.factors[at] > 1.0]
     return Route(
-        days=len(days),
+        days=len(minutes) // MINUTES - SETTLED_DAYS,
         switches=len(moves),
         most_in_24_hours=max((_within(moves, at, MINUTES) for at in moves), default=0),
-        days_over=sum(count > MOST_A_DAY for count in days),
+        days_over=sum(count > MOST_A_DAY for count in by_day.values()),
         short_cycles=sum(_within(moves, at, CYCLE_MINUTES) >= CYCLE_SWITCHES for at in moves),
         false=sum(is_false(minutes, at) for at in moves),
         in_spikes=sum(spiky[at] for at in moves),
         by_peak=len(peaks) if truth > (1.0 + FALSE_MARGIN) * at_mean else 0,
         off_percent=100.0 * fmean(not one.on for one in rest),
+        moves=tuple((at, minutes[at].on) for at in switches(minutes, begin=1)),
     )
 
 

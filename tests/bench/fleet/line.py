@@ -12,7 +12,7 @@ from specfleet.decision.curves import LOAD_SECONDS, STREAMS, Curves, Timing
 from specfleet.decision.types import Pool
 from tests.bench.fleet import model
 
-READ_SECONDS, STEP = 600.0, 0.05
+READ_SECONDS, STEP = 1800.0, 0.05
 
 
 class Line(Protocol):
@@ -56,7 +56,8 @@ class Truth:
 class Measured:
     """The product's: curves of both pools, kept as status keeps them, and what they say.
 
-    The line is read at batches `STEP` apart and again after `READ_SECONDS`: a point of a curve takes five blocks.
+    To save time the line is read at batches `STEP` apart (in logarithms), and at the same one again after
+    `READ_SECONDS`; the product reads it every block.
     """
 
     def __init__(self) -> None:
