@@ -158,7 +158,7 @@ GUARDS: tuple[Row, ...] = (
     Row(
         POD_FELL,
         Kind.NOTE,
-        "all routes",
+        "all routes in speculation",
         Source.ENGINES,
         "as above, also after the dwell",
         "a restart of the pod is offered",

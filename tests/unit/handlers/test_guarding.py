@@ -8,20 +8,22 @@ from typing import Any
 
 import pytest
 
+from specfleet.api.conditions import Reason as ConditionReason
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
 from specfleet.cluster.endpoints import Endpoint
 from specfleet.decision.curves import STREAMS, Curves, Timing
+from specfleet.decision.guards import GUARDS
 from specfleet.decision.measures import Answers, PodSeen, Seen, Slo, Tail
 from specfleet.decision.reasons import Hold, Reason
 from specfleet.decision.rule import Block, start, step
 from specfleet.decision.types import Guard
 from specfleet.decision.watch import Outcome
-from specfleet.handlers.decide import configs, decide, states_of
+from specfleet.handlers.decide import configs, decide, hold_for, states_of
 from specfleet.handlers.guarding import Guarding, ReadyPod, seen_block
 from specfleet.handlers.guards import Guards
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.outside import Outside
-from specfleet.handlers.pods import PodRecord
+from specfleet.handlers.pods import PodRecord, Problem
 from specfleet.handlers.seen import SeenPod, SeenPool
 from specfleet.metrics.engine import EngineError, EngineReading
 from specfleet.metrics.load import LoadPage
@@ -231,6 +233,19 @@ def test_a_new_operator_frees_nothing_that_was_held_until_its_first_block() -> N
         assert one.of(["code"], route)[0] is Hold.OVERLOADED
     one.close_block(block(one, of, one.next_block))
     assert one.of(["chat"], route) == one.of(["code"], route) == (None, Guard())
+
+
+def test_circumstances_hold_in_the_order_of_the_table_and_before_every_guard() -> None:
+    unfit = Problem(ConditionReason.POOLS_OVERLAP, "both select one pod")
+    worst = replace(state(speculative=0), unfit=unfit)
+    found = [
+        hold_for(worst, Hold.METRICS_UNAVAILABLE, True, upgrading=True),
+        hold_for(worst, Hold.METRICS_UNAVAILABLE, True),
+        hold_for(replace(worst, speculative=state().speculative), Hold.METRICS_UNAVAILABLE, True),
+        hold_for(state(), Hold.METRICS_UNAVAILABLE, True),
+        hold_for(state(), Hold.METRICS_UNAVAILABLE, False),
+    ]
+    assert found == [Hold(row.name) for row in GUARDS[: len(found)]]
 
 
 def test_what_guards_say_reaches_the_decision() -> None:
