@@ -61,6 +61,24 @@ def test_engines_that_refuse_under_speculation_lose_their_routes_and_no_request_
     assert f"specfleet_operator_switches_total{{{labels}}} 2.0" in metrics
 
 
+def test_an_slo_that_baseline_is_not_shown_to_keep_freezes_the_route_and_says_so(fleet: LiveFleet) -> None:
+    world = fleet.world
+    world.create(policy={**QUICK, "block": "3s", "slo": {"timePerOutputToken": "1ms", "percentile": 50}})
+    world.start()
+    fleet.settled()
+    with fleet.traffic() as requests:
+        eventually("the route is held", lambda: world.route("chat")["reason"] == "Overloaded")
+        failures = requests.failures
+    chat = world.route("chat")
+    assert (chat["pool"], chat["phase"], chat["history"]) == ("ngram", "Held", [])
+    assert "Time per output token at percentile 50 is " in chat["message"]
+    assert "over 1 ms, and baseline is not shown to be faster with the load" in chat["message"]
+    assert failures == []
+    said = world.condition("Overloaded")  # of engines that cannot be read, nothing is known, and that is said
+    assert (said["status"], said["reason"]) == ("Unknown", "LoadUnknown")
+    assert "Guards without figures: Overloaded, PoolSaturated, PodDecayed." in said["message"]
+
+
 class Pages:
     """The page of the engines of both pools, which are at one address here. Close it."""
 
