@@ -38,7 +38,16 @@ from specfleet.api.models import (
 )
 from specfleet.api.policy import BreakEven, Enforcement, Exploration, Initial, Policy
 from specfleet.api.pools import Accelerator, CacheVolume, External, ExternalService, Pools, Storage, Strategy
-from specfleet.api.routing import Affinity, HeaderMatch, PromptHash, Route, RouteMatch, RoutePolicy, Routing, Speculation
+from specfleet.api.routing import (
+    Affinity,
+    HeaderMatch,
+    PromptHash,
+    Route,
+    RouteMatch,
+    RoutePolicy,
+    Routing,
+    Speculation,
+)
 
 __all__ = [
     "API_VERSION",
