@@ -158,11 +158,11 @@ def test_beside_a_line_that_is_not_measured_the_other_decides() -> None:
 
 def test_both_lines_have_to_hold_for_a_route_to_come_back() -> None:
     config = measured("Known", 1.6, initial="baseline", min_acceptance_percent=20)
-    rich = lambda at: Block(at=at, tokens=6000, accepted=4000, drafted=40_000, requests=30, share=0.1)  # noqa: E731
+    rich = Block(at=0.0, tokens=6000, accepted=4000, drafted=40_000, requests=30, share=0.1)
     state, at = start(config, BEGIN), BEGIN
     for _ in range(60):  # three tokens a step, and one drafted token in ten accepted
         at += 60.0
-        state, verdict = step(state, config, rich(at), at)
+        state, verdict = step(state, config, replace(rich, at=at), at)
         assert verdict.pool == "baseline"
     assert state.line("BreakEven").says_switch("baseline")
     assert verdict.evidence is not None
