@@ -31,6 +31,15 @@ class Said:
     message: str
 
 
+# The same before anything was read as when nothing can be: that nothing changed is not to be written.
+_LOAD_UNKNOWN = Said(
+    "Unknown",
+    Reason.LOAD_UNKNOWN,
+    "The engines' pages do not tell of queues and preemptions: overload would not be seen, and guards that rest on "
+    "these pages say nothing.",
+)
+
+
 @dataclass(frozen=True)
 class Troubles:
     """What went wrong in applying: names that are taken, and what the API server refused."""
@@ -269,13 +278,12 @@ def _overloaded(guards: Outcome, before: SpecDeploymentStatus) -> Said:
         old = next((one for one in before.conditions if one.type == ConditionType.OVERLOADED), None)
         if old is not None:
             return Said(old.status, old.reason, old.message)
-        return Said("Unknown", Reason.LOAD_UNKNOWN, "The engines' pages have yet to be read.")
+        return _LOAD_UNKNOWN
     silent = f" Guards without figures: {', '.join(guards.silent)}." if guards.silent else ""
     if guards.overloaded is not None:
         return Said("True", Reason.POOLS_OVERLOADED, f"{guards.overloaded} Nothing moves until it is over.{silent}")
     if Hold.OVERLOADED in guards.silent:
-        text = "The engines' pages do not tell of queues and KV caches, so that overload would not be seen."
-        return Said("Unknown", Reason.LOAD_UNKNOWN, f"{text}{silent}")
+        return _LOAD_UNKNOWN
     return Said("False", Reason.LOAD_BEARABLE, f"At least one pool has room.{silent}")
 
 

@@ -45,9 +45,9 @@ def said(guards: Outcome | None, before: SpecDeploymentStatus | None = None) -> 
             Outcome(judged=True, silent=("Overloaded", "PoolSaturated")),
             "Unknown",
             "LoadUnknown",
-            "overload would not be seen. Guards without figures: Overloaded, PoolSaturated.",
+            "overload would not be seen, and guards that rest on these pages say nothing.",
         ),
-        (Outcome(), "Unknown", "LoadUnknown", "have yet to be read"),
+        (Outcome(), "Unknown", "LoadUnknown", "overload would not be seen"),
     ],
 )
 def test_what_is_said(guards: Outcome, status: str, reason: str, words: str) -> None:
