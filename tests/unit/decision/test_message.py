@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from specfleet.decision.evidence import Closed, LineState
 from specfleet.decision.message import clock
 from specfleet.decision.reasons import SENTENCES, Hold, Reason
-from specfleet.decision.rule import Guard, Room, RouteConfig, RouteState, start, step
+from specfleet.decision.rule import Guard, Override, Room, RouteConfig, RouteState, start, step
 
 NINE = 1_764_406_800.0  # 2025-11-29 09:00 UTC
 DAY = 86_400.0
@@ -220,11 +221,65 @@ def test_a_line_that_is_not_known_says_that_it_does_not_switch() -> None:
     assert "Only a line" not in told(with_blocks(ONE, score=9.1), config)
 
 
-# --- times
+# --- who would choose otherwise, and what was told before
 
 
 @pytest.mark.parametrize(
-    ("time", "now", "text"),
+    ("enforce", "override", "owner"),
+    [(False, "Auto", "Observe"), (True, "Always", "the rule alone"), (False, "Always", "the rule alone")],
+)
+def test_it_says_who_would_choose_the_other_pool(enforce: bool, override: Override, owner: str) -> None:
+    state = with_blocks(ONE, mode="baseline")
+    message = told(state, replace(CONFIG, enforce=enforce, override=override))
+    assert f"Served by speculative; {owner} would choose baseline." in message
+
+
+def test_a_guards_sentence_is_told_with_its_own_reason_only() -> None:
+    state = with_blocks(ONE, cause=Reason.SLO_BREACHED, told="TPOT 90 ms of 50.")
+    assert "TPOT" not in told(state, hold=Hold.OVERLOADED)
+    assert "TPOT" not in told(state)
+
+
+def test_a_guard_whose_sentence_was_not_kept_is_told_by_what_it_says_now() -> None:
+    off = replace(start(replace(CONFIG, initial="baseline"), NINE), cause=Reason.SLO_BREACHED, backoff=0)
+    guard = Guard(stay_off=Reason.SLO_BREACHED, why="TPOT 80 ms of 50.")
+    assert told(off, guard=guard).endswith("Kept off: TPOT 80 ms of 50.")
+
+
+def test_a_small_score_is_told_and_one_of_nothing_is_not() -> None:
+    assert "Score 0.4 of 9.2 towards off." in told(with_blocks(ONE, score=0.4))
+    assert "Score" not in told(with_blocks(ONE))
+
+
+def test_a_line_that_cut_and_was_taken_out_since_is_told_without_what_it_needed() -> None:
+    state = with_blocks(
+        ONE, ONE, mode="baseline", served="baseline", placed="baseline", cause=Reason.BELOW_ACCEPTANCE, backoff=0
+    )
+    assert told(state).startswith("80 % of drafted tokens accepted over 10 requests. Off since")
+
+
+def test_one_percent_of_exploring_is_something_to_look_at() -> None:
+    config = replace(CONFIG, exploration_max_percent=1)
+    off = replace(start(replace(config, initial="baseline"), NINE), cause=Reason.BELOW_BREAK_EVEN, backoff=0)
+    assert told(off, config).endswith("Off since 09:00, next look 09:10.")
+
+
+# --- times
+
+
+def test_times_are_utc_wherever_the_operator_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert clock(NINE, NINE) == "09:00"
+        assert clock(NINE + 14 * 3600.0, NINE + 14 * 3600.0 + 7200.0) == "2025-11-29 23:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("moment", "now", "text"),
     [
         (NINE, NINE, "09:00"),
         (NINE + 59.9, NINE + 3600.0, "09:00"),
@@ -238,5 +293,5 @@ def test_a_line_that_is_not_known_says_that_it_does_not_switch() -> None:
         (0.0, DAY, "1970-01-01 00:00"),
     ],
 )
-def test_times_of_today_are_the_hour_and_the_minute_in_utc(time: float, now: float, text: str) -> None:
-    assert clock(time, now) == text
+def test_times_of_today_are_the_hour_and_the_minute_in_utc(moment: float, now: float, text: str) -> None:
+    assert clock(moment, now) == text
