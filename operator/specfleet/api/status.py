@@ -67,8 +67,8 @@ class BreakEvenStatus(Model):
     )
     state: Literal["Fixed", "Known", "Extrapolated", "Prior"] = Field(
         description="Fixed: by the spec. Known: both pools were seen at this batch; only then it switches a route off. "
-        "Extrapolated: one of them was not; `measured` is then the end of the interval that switches nothing. "
-        "Prior: not measured yet."
+        "Extrapolated: one of them was not; `measured` is then the cautious end of the interval, or for a route "
+        "that is off the lower end of one so wide that only trying tells. Prior: not measured yet."
     )
     measured: str | None = Field(None, description="What it is at `batch`, as of the last write of this status.")
     interval: Range | None = Field(None, description="95 % interval of `measured`.")

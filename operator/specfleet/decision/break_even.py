@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from specfleet.decision.curves import STREAMS, Curve, Curves, Point
+from specfleet.decision.curves import LONGEST_MINUTES, STREAMS, Curve, Curves, Point
 from specfleet.decision.message import clock
 from specfleet.decision.types import Certainty, Pool
 
@@ -29,7 +29,7 @@ EDGE_REQUESTS = 20
 """A curve reaches as far as so many requests have been, in two points at least: one stray point reaches nothing."""
 MOST_FACTOR = 1.35
 """An interval wider than this, high over low, is no knowledge."""
-MAX_AGE_SECONDS = 7 * 24 * 3600.0
+MAX_AGE_SECONDS = 60.0 * LONGEST_MINUTES
 """What is older may have changed meanwhile: drivers, clocks, prompts."""
 BIN = 0.2  # width, in natural logarithms of the batch
 NEAR = math.log(2.0)  # a measurement at twice the batch in question weighs a quarter of one at it
@@ -47,8 +47,9 @@ class Estimate:
 
     Attributes:
         certainty: Known: both curves reach `batch` and agree with themselves. Extrapolated: at least one has to be
-            prolonged; `tokens_per_step` is then the end of the interval that keeps a route where it is. Prior: a pool
-            has no curve yet; `tokens_per_step` is the caller's guess.
+            prolonged; `tokens_per_step` is then the end of the interval that keeps a route where it is, and for one
+            that is off the lower end where the interval is wider than `MOST_FACTOR` and speculation has never run such
+            a batch. Prior: a pool has no curve yet; `tokens_per_step` is the caller's guess.
         tokens_per_step: L*, 1 to k + 1; None where nothing is known.
         interval: 95 %, of the measurements' scatter; where a curve is prolonged also of what its slope may be.
         batch: requests running per replica at which it was read.
@@ -130,7 +131,10 @@ def break_even(
         and min(curves.pool(pool).curve(kind).requests for pool in POOLS) >= MIN_REQUESTS
         and now - oldest <= MAX_AGE_SECONDS
     )
-    value = middle if known else low if giver == "speculative" else high
+    # Where speculation has never run such a batch, so wide an interval is no reason to stay away: only trying tells,
+    # and what it tells is kept for days.
+    tries = giver == "speculative" or (high / low > MOST_FACTOR and not spec.holds(u))
+    value = middle if known else low if tries else high
 
     def clamped(steps: float) -> float:
         return min(max(steps, 1.0), most)
@@ -288,10 +292,10 @@ def _reach(points: tuple[Point, ...]) -> tuple[float, float] | None:
 
 
 def _edge(points: list[Point]) -> float | None:
-    requests = 0
-    for count, point in enumerate(points, start=1):
-        requests += point.requests
-        if count >= 2 and requests >= EDGE_REQUESTS:
+    requests = measurements = 0
+    for point in points:
+        requests, measurements = requests + point.requests, measurements + point.merged
+        if measurements >= 2 and requests >= EDGE_REQUESTS:
             return 1.0 + point.batch
     return None
 

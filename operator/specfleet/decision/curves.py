@@ -27,7 +27,10 @@ POINT_MOST_SECONDS = 3600.0
 POINT_MOST_FACTOR = 2.0
 """A block in another batch than this times that of the point being gathered, or under it, begins a new point."""
 KEPT_MINUTES = 24 * 60
-"""Points of a pool are kept for a day before its newest one, so that a pool that is at rest forgets nothing."""
+"""Points of a pool are kept for a day before its newest one, so that a pool at rest forgets nothing, and those at a
+batch of which there is no newer one for a week: what was learned under load is not forgotten while a pool idles."""
+LONGEST_MINUTES = 7 * KEPT_MINUTES
+SAME_BATCH = 1.25
 MOST_POINTS = {True: 64, False: 24}  # of streams, and of each class of whole answers
 MOST_KINDS = 8
 LOAD_SECONDS = 1800.0
@@ -38,7 +41,8 @@ _BATCH_STEP, _TIME_STEP = 0.005, 0.004  # in natural logarithms: what rounding c
 _MOST_CODE = 65535
 _MOST = 1e15
 _LEAST_STEPS = 1e-3
-_POINT = struct.Struct(">HHHH")
+_POINT = struct.Struct(">HHHHB")
+_MOST_MERGED = 255
 _KIND = re.compile(r"[A-Za-z0-9_-]{1,24}")
 _KEY = re.compile(r"[A-Za-z0-9_-]{0,64}")
 MAX_TIME = 253402300799.0  # the last second of the year 9999
@@ -46,12 +50,16 @@ _POOLS: tuple[Pool, ...] = ("baseline", "speculative")
 
 
 class Point(NamedTuple):
-    """A measurement, in the whole numbers in which it is kept. `minute` is its end, in minutes since the epoch."""
+    """A measurement, in the whole numbers in which it is kept. `minute` is its end, in minutes since the epoch.
+
+    `merged` is how many were made one.
+    """
 
     minute: int
     batch_code: int
     time_code: int
     requests: int
+    merged: int = 1
 
     @property
     def batch(self) -> float:
@@ -286,9 +294,9 @@ def _closed(curve: Curve, kind: str, at: float) -> Curve:
 
 
 def _kept(points: Iterable[Point], most: int) -> tuple[Point, ...]:
-    """A day's points. Where they are too many, the two that are most alike become one; an outlier stays alone."""
+    """A day's points, see `KEPT_MINUTES`. Where they are too many, the two most alike become one; an outlier stays."""
     found = sorted(points)
-    found = [point for point in found if found[-1].minute - point.minute <= KEPT_MINUTES]
+    found = [point for place, point in enumerate(found) if not _outlived(point, found[place + 1 :])]
     while len(found) > most:
         by_batch = sorted(found, key=lambda point: (point.batch_code, point.time_code))
         first, second = min(pairwise(by_batch), key=lambda pair: _distance(*pair))
@@ -296,6 +304,15 @@ def _kept(points: Iterable[Point], most: int) -> tuple[Point, ...]:
         found.remove(second)
         found = sorted([*found, _merged(first, second)])
     return tuple(found)
+
+
+def _outlived(point: Point, newer: list[Point]) -> bool:
+    age = newer[-1].minute - point.minute if newer else 0
+    if age <= KEPT_MINUTES:
+        return False
+    near = math.log(SAME_BATCH) / _BATCH_STEP
+    again = sum(one.merged for one in newer if abs(one.batch_code - point.batch_code) <= near)
+    return age > LONGEST_MINUTES or again >= 2  # one alone could be astray
 
 
 def _distance(one: Point, other: Point) -> float:
@@ -319,6 +336,7 @@ def _merged(one: Point, other: Point) -> Point:
         batch_code=between(one.batch_code, other.batch_code),
         time_code=between(one.time_code, other.time_code),
         requests=min(_MOST_CODE, one.requests + other.requests),
+        merged=min(_MOST_MERGED, one.merged + other.merged),
     )
 
 

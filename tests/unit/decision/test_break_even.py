@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from specfleet.decision.break_even import (
     MAX_AGE_SECONDS,
     MIN_POINTS,
+    MOST_FACTOR,
     Estimate,
     batch_after,
     break_even,
@@ -86,8 +87,9 @@ def test_where_both_curves_reach_the_line_is_known_and_right(batch: float) -> No
 
 def test_without_a_batch_it_is_read_where_the_giver_is_now() -> None:
     curves = both([20.0] * 10, [40.0] * 10)
-    on, off = (break_even(curves, pool, K, BEGIN + 3600) for pool in ("speculative", "baseline"))  # type: ignore[arg-type]
-    assert (on.batch, off.batch) == (pytest.approx(40.0, rel=0.001), pytest.approx(20.0, rel=0.001))
+    on, off = (break_even(curves, pool, K, BEGIN + 3600) for pool in ("speculative", "baseline"))
+    assert on.batch == pytest.approx(40.0, rel=0.001)
+    assert off.batch == pytest.approx(20.0, rel=0.001)
 
 
 def test_its_interval_holds_the_truth_in_most_of_many_worlds() -> None:
@@ -137,13 +139,14 @@ def test_a_pool_without_a_curve_leaves_the_callers_guess(giver: Pool) -> None:
 
 
 def test_an_idle_pool_is_prolonged_within_what_the_step_time_model_allows() -> None:
-    # A route is off and explores: baseline is busy, speculation nearly idle. It comes back only if it pays at worst.
+    # A route is off and explores: baseline is busy, speculation nearly idle. So little is known that only trying tells.
     off = break_even(both(DAY, [0.2] * 20), "baseline", K, BEGIN + 1e4, batch=60.0)
     base, slope = base_ms(60.0), 0.021 + 0.0000393 * 1000
     steepest = spec_ms(0.2) + (K + 1) * slope * 59.8
     assert off.certainty == "Extrapolated"
-    assert off.tokens_per_step == pytest.approx(steepest / base, rel=0.1)
     assert off.interval is not None
+    assert off.tokens_per_step == off.interval[0]
+    assert off.interval[1] == pytest.approx(steepest / base, rel=0.1)
     assert off.interval[0] <= true(60.0) <= off.interval[1]
     assert off.interval[0] == pytest.approx((spec_ms(0.2) + slope * 59.8) / base, rel=0.1)
     # A route is on and baseline has only been seen nearly idle: the least that it may be.
@@ -154,6 +157,24 @@ def test_an_idle_pool_is_prolonged_within_what_the_step_time_model_allows() -> N
     assert on.interval is not None
     assert on.interval[0] <= true(60.0) <= on.interval[1]
     assert on.tokens_per_step == on.interval[0]
+
+
+def test_a_route_that_is_off_comes_back_at_worst_where_that_is_nearly_known() -> None:
+    off = break_even(both(DAY, DAY[:10]), "baseline", K, BEGIN + 1e4, batch=69.0)
+    assert off.certainty == "Extrapolated"
+    assert off.interval is not None
+    assert off.interval[1] / off.interval[0] < MOST_FACTOR
+    assert off.tokens_per_step == off.interval[1] > true(69.0)
+
+
+def test_nothing_is_tried_that_speculation_has_run_before() -> None:
+    steep = seen(Curves(), "baseline", base_ms, [8.0] * 20, noise=0.3)
+    steep = seen(steep, "speculative", spec_ms, [0.2] * 10 + [9.0] * 10, noise=0.3, seed=2)
+    wide = break_even(steep, "baseline", K, BEGIN + 1e4, batch=9.0)
+    assert wide.certainty == "Extrapolated"
+    assert wide.interval is not None
+    assert wide.interval[1] / wide.interval[0] > MOST_FACTOR
+    assert wide.tokens_per_step == wide.interval[1]
 
 
 def test_the_same_batch_in_both_pools_needs_no_slope() -> None:
