@@ -38,7 +38,7 @@ def in_force(fleet: LiveFleet, requests: Requests, **shares: set[int]) -> None:
 
 def test_edits_in_a_dwell_move_what_they_say_and_nothing_else(fleet: LiveFleet) -> None:
     world = fleet.world
-    world.create(policy=POLICY)
+    world.create(policy=POLICY, pools={"replicas": 4})  # with one pod a pool, another k would leave none for a moment
     world.start()
     fleet.settled()
     off, on = set(EXPLORES), {100}

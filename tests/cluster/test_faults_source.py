@@ -165,6 +165,7 @@ def test_routers_that_lie_move_nothing(fleet: LiveFleet) -> None:
     assert requests.failures == []
 
 
+@pytest.mark.faults
 def test_counters_that_leap_by_more_than_anybody_serves_move_nothing(fleet: LiveFleet) -> None:
     world = fleet.world
     world.create(policy=QUICK)

@@ -70,6 +70,7 @@ def test_a_wiped_status_is_put_back_and_without_anybody_who_remembers_traffic_st
     assert requests.failures == []
 
 
+@pytest.mark.faults
 def test_with_no_router_that_answers_a_forgotten_route_stays_by_the_files(fleet: LiveFleet) -> None:
     world = fleet.world
     world.create(policy={**QUICK, "initial": "Baseline"})
