@@ -18,7 +18,7 @@ from tools.mutation.mutants import Mutant, read_mutants
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("equivalents.yaml")
 DECISION = "specfleet/decision"
-MODULES = ("rule", "evidence")
+MODULES = ("rule", "evidence", "message")
 MOST_SURVIVE = 0.05
 
 
