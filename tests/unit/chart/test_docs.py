@@ -68,7 +68,7 @@ def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
-        *project["dependency-groups"]["dev"],
+        *(name for group in project["dependency-groups"].values() for name in group),
         *project["build-system"]["requires"],
     ]
     names = {re.split(r"[\[<>=]", requirement)[0] for requirement in wanted}
