@@ -14,13 +14,14 @@ from specfleet.api.v1alpha1 import Policy, RoutePolicy
 from specfleet.decision.curves import STREAMS, Curves, Timing
 from specfleet.decision.curves import decode as decode_curves
 from specfleet.decision.guards import foremost
-from specfleet.decision.measures import Slo
+from specfleet.decision.measures import PodSeen, RouteSeen, Seen, Slo
 from specfleet.decision.reasons import Hold, Reason
 from specfleet.decision.report import Report, policy_text
-from specfleet.decision.rule import Block, Guard, RouteConfig, decode, start, step
+from specfleet.decision.rule import Block, Guard, Pool, RouteConfig, decode, start, step
 from specfleet.decision.samples import MOST_ROUTES, Increment, Kind, Ledger, RouteTotals
 from specfleet.decision.significance import excess
 from specfleet.decision.slo import slo_of
+from specfleet.decision.watch import Watch
 from specfleet.decision.whatif import Recorded, Timed, Traffic, Trial
 
 NINE = 1_764_406_800.0
@@ -59,6 +60,27 @@ def test_a_route_that_a_guard_keeps_off_says_so_beside_the_reason_it_went() -> N
     _, verdict = step(state, CONFIG, None, NINE + 360.0, guard=kept)
     assert verdict.reason is Reason.BELOW_BREAK_EVEN
     assert "Kept off: KV cache at 99 %." in verdict.message
+
+
+def test_a_new_operator_that_is_told_of_overload_freezes_from_its_first_block_until_three_without_it() -> None:
+    on = RouteSeen("chat", "speculative", "speculative", NINE - 7200.0, NINE - 7200.0, 100)
+
+    def holds(watch: Watch, minute: int, waiting: int) -> object:
+        pods = tuple(
+            PodSeen(f"{pool}-0", f"{pool}-0", pool, running=8, waiting=waiting, kv_used=0.4, preempted=0)
+            for pool in ("speculative", "baseline")
+        )
+        ready: dict[Pool, int] = {"speculative": 1, "baseline": 1}
+        return watch.block(Seen(NINE + 60.0 * minute, 60.0, 600.0, (on,), pods=pods, ready=ready)).holds
+
+    watch, new = Watch(), Watch()
+    watch.recall_overload()
+    assert (holds(watch, 1, 3), holds(new, 1, 3)) == ({"chat": Hold.OVERLOADED}, {})
+    assert [holds(watch, minute, 0) for minute in (2, 3, 4)] == [
+        {"chat": Hold.OVERLOADED},
+        {"chat": Hold.OVERLOADED},
+        {},
+    ]
 
 
 # --- goals, and the lines of a policy
