@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from specfleet.decision.counted import Counted
@@ -23,9 +23,18 @@ class Prefill:
     tokens: dict[tuple[str, str], float] = field(default_factory=dict)
     """Prompt tokens by route and pool that answered, faded, since the route began to explore."""
 
-    def look(self, samples: Mapping[str, RouterSample], exploring: Iterable[str], now: float) -> None:
-        """Take in what routers have counted, by uid; routes that do not explore are forgotten."""
-        self.counted.kept(samples)
+    def look(
+        self,
+        samples: Mapping[str, RouterSample],
+        exploring: Iterable[str],
+        now: float,
+        routers: Collection[str] = (),
+    ) -> None:
+        """Take in what routers have counted, by uid; routes that do not explore are forgotten.
+
+        One of `routers` that was not read just now goes on from its last sample.
+        """
+        self.counted.kept({*samples, *routers})
         for uid, sample in samples.items():
             found: dict[tuple[str, str], int] = {}
             for row in sample.rows:

@@ -113,7 +113,8 @@ class StepTimes:
             elsewhere: requests by pool that did not come by the routers.
             pages: of ready engine pods, where all of a pool's were read.
         """
-        self.counted.kept(counted)
+        # A router that was not read just now goes on from its last sample.
+        self.counted.kept({*counted, *(pod.uid for pod in state.router_pods)})
         names: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
         routes = {route.name for route in spec.routing.routes}
         for uid, sample in counted.items():

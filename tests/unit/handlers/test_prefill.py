@@ -43,6 +43,13 @@ def test_routers_add_up_and_a_request_that_failed_over_counts_where_it_was_answe
     assert prefill.share("code", "ngram") is None
 
 
+def test_a_router_that_was_not_read_once_goes_on_from_its_last_sample() -> None:
+    prefill = Prefill()
+    looked(prefill, NOW, 0, 0)
+    prefill.look({}, ["chat"], NOW + 30, ["a"])
+    assert looked(prefill, NOW + 60, 900, 100) == pytest.approx(0.1)
+
+
 def test_what_was_counted_fades_within_an_hour() -> None:
     prefill = Prefill()
     looked(prefill, NOW, 0, 0)

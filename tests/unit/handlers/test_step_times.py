@@ -410,3 +410,15 @@ def test_status_shows_the_line_in_force_and_how_it_was_found() -> None:
     fixed = spec_of(owner(policy={"breakEven": {"source": "Fixed", "tokensPerStep": "1.6"}}))
     assert told(None, fixed) == {"tokensPerStep": "1.60", "state": "Fixed"}
     assert told(None, spec_of(owner())) is None
+
+
+def test_a_router_that_misses_every_other_reading_is_counted_all_the_same() -> None:
+    traffic = Traffic(new())
+    for _ in range(12):
+        traffic.streams("code", "baseline", 20, 4000, 10.0)
+        traffic.read(2, 3, only=("r1",))
+        traffic.read(2, 3)
+        traffic.block(2.0)
+    points = traffic.times.curves.baseline.curve().points
+    assert [round(point.step_us / 1000.0) for point in points] == [10, 10]
+    assert sum(point.requests for point in points) >= 180
