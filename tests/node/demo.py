@@ -45,12 +45,14 @@ class Options:
     Args:
         switch_seconds: the longest wait for the switch.
         stay_seconds: how long the others must stay after it.
+        default_times: block and dwell are the API's defaults, not those of a short demo.
         clients: clients by route.
     """
 
     out: Path
     switch_seconds: float = 600.0
     stay_seconds: float = 60.0
+    default_times: bool = False
     clients: Mapping[str, int] | None = None
 
 
@@ -67,6 +69,9 @@ class Demo:
         self.console = console
         self.tally = Tally()
         self.manifest = example()
+        if options.default_times:
+            for field in ("block", "dwell"):
+                del self.manifest["spec"]["policy"][field]
         self.name: str = self.manifest["metadata"]["name"]
         self.namespace: str = self.manifest["metadata"]["namespace"]
         self.pool_since: dict[str, tuple[str, float]] = {}
@@ -224,7 +229,9 @@ def policy_lines(manifest: Manifest) -> list[str]:
         f"accepted (minAcceptancePercent: {policy['minAcceptancePercent']})",
         f"        or a decode step yields fewer than {policy['breakEven']['tokensPerStep']} tokens (breakEven: Fixed "
         f"{policy['breakEven']['tokensPerStep']}); all routes start speculative (initial: {policy['initial']})",
-        f"        block {policy['block']} and dwell {policy['dwell']} make a short demo; the defaults are 60s and 10m",
+        f"        block {policy['block']} and dwell {policy['dwell']} make a short demo; the defaults are 60s and 10m"
+        if "block" in policy
+        else "        block and dwell are the defaults, 60s and 10m: a switch takes at least five minutes",
     ]
 
 
@@ -260,7 +267,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     started = time.monotonic()
     try:
         node = api.ensure_node()
-        limits = Options(options.out, options.switch_seconds, options.stay_seconds)
+        limits = Options(options.out, options.switch_seconds, options.stay_seconds, options.default_times)
         demo = Demo(Kube(node.kubeconfig), limits, console)
         demo.set_up()
     except (api.TestbedError, KubeError) as error:
@@ -304,6 +311,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=DEFAULT_OUT, help="result file (default: build/demo.json)")
     made.add_argument("--switch-seconds", type=float, default=600.0, help="longest wait for the switch (default: 600)")
     made.add_argument("--stay-seconds", type=float, default=60.0, help="watch the others this long (default: 60)")
+    made.add_argument("--default-times", action="store_true", help="block 60s and dwell 10m, as on a real fleet")
     return made
 
 

@@ -1,4 +1,4 @@
-"""The demo as a user runs it, watched for a shorter time after the switch."""
+"""The demo as a user runs it, watched for a shorter time after the switch; and with a real fleet's times."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ RUN_SECONDS = 1800
 
 
 def test_the_demo_takes_chat_to_baseline_and_leaves_code_and_json(tmp_path: Path) -> None:
+    said = shown(tmp_path, "--stay-seconds", "20")
+    assert "minAcceptancePercent: 30" in said
+
+
+def shown(tmp_path: Path, *options: str) -> str:
+    """Run the demo with these options; what it said, with its outcome checked."""
     out = tmp_path / "demo.json"
-    command = [sys.executable, "-m", "tests.node.demo", "--out", str(out), "--stay-seconds", "20"]
+    command = [sys.executable, "-m", "tests.node.demo", "--out", str(out), *options]
     returncode, said = _run_showing(command, env=os.environ | {"NO_COLOR": "1"})
     assert returncode == 0, said[-4000:]
 
@@ -41,7 +47,7 @@ def test_the_demo_takes_chat_to_baseline_and_leaves_code_and_json(tmp_path: Path
         assert route["requests"] > 0
     assert chat["acceptancePercent"] < 30
     assert chat["tokensPerStep"] < 1.5
-    assert "minAcceptancePercent: 30" in said
+    return said
 
 
 def _run_showing(command: list[str], env: dict[str, str]) -> tuple[int, str]:
