@@ -223,7 +223,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     operator = operator_image()
     install_operator(kube, operator)
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    policy: dict[str, Any] = {"initial": "Speculative", "breakEven": {"source": options.source}}
+    # A line is measured where both pools are seen with load: begun in speculation, baseline never would be.
+    initial = "Speculative" if options.source == "Fixed" else "Baseline"
+    policy: dict[str, Any] = {"initial": initial, "breakEven": {"source": options.source}}
     if options.source == "Fixed":
         policy["breakEven"]["tokensPerStep"] = options.tokens_per_step
     image, env = stub_image(operator), environment(curves)
@@ -267,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--curves", type=Path, required=True, help="a result of make bench-curves")
     made.add_argument("--out", type=Path, default=REPOSITORY / "build" / "bench-mixed.json")
     made.add_argument("--minutes", type=int, default=20, help="measured once the mix has settled (default: 20)")
-    made.add_argument("--settle-minutes", type=int, default=45, help="longest wait for that (default: 45)")
+    made.add_argument("--settle-minutes", type=int, default=90, help="longest wait for that (default: 90)")
     made.add_argument("--rate", type=float, default=1.2, help="arrivals a second (default: 1.2)")
     made.add_argument("--source", choices=("Fixed", "Measured"), default="Measured", help="of the break-even line")
     made.add_argument("--tokens-per-step", default="1.50", help="the line with source Fixed (default: 1.50)")
