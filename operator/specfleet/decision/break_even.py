@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from specfleet.decision.curves import LONGEST_MINUTES, STREAMS, Curve, Curves, Point
+from specfleet.decision.evidence import T95
 from specfleet.decision.message import clock
-from specfleet.decision.types import Certainty, Pool
-
-POOLS: tuple[Pool, ...] = ("baseline", "speculative")
+from specfleet.decision.types import POOLS, Certainty, Pool
 
 MIN_POINTS = 5
 """Of five blocks each; fewer are no curve."""
@@ -37,8 +36,6 @@ SPREAD = 1.3  # of the batch, without which a slope cannot be told
 LEAST_NOISE = 0.01
 HALF_WEIGHT_REQUESTS = 50.0  # beyond these more requests hardly make a point surer: blocks differ by themselves
 _MOST_ERROR = 5.0  # in natural logarithms: a factor of 150 says as little as any larger one
-# Student's t, two-sided 95 %, by degrees of freedom; 2.0 from 10 on.
-_T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +83,8 @@ class _Fit(NamedTuple):
 
     @property
     def t(self) -> float:
-        """Student's t for an interval of 95 %."""
-        return _T95.get(self.points - 2, 2.0)
+        """Student's t for an interval of 95 %; 2.0 from 10 degrees of freedom on."""
+        return T95.get(self.points - 2, 2.0)
 
     @property
     def slopes(self) -> tuple[float, float] | None:

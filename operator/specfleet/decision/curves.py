@@ -11,13 +11,15 @@ import base64
 import math
 import re
 import struct
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from specfleet.decision.types import Pool
+from specfleet.decision.evidence import rounded
+from specfleet.decision.sealed import sealed, unsealed
+from specfleet.decision.state import MAX_TIME
+from specfleet.decision.types import POOLS, Pool
 
 STREAMS = "streams"
 """The kind of timings from a stream's first token to its last; every other kind is a class of whole answers."""
@@ -45,8 +47,6 @@ _POINT = struct.Struct(">HHHHB")
 _MOST_MERGED = 255
 _KIND = re.compile(r"[A-Za-z0-9_-]{1,24}")
 _KEY = re.compile(r"[A-Za-z0-9_-]{0,64}")
-MAX_TIME = 253402300799.0  # the last second of the year 9999
-_POOLS: tuple[Pool, ...] = ("baseline", "speculative")
 
 
 class Point(NamedTuple):
@@ -199,15 +199,15 @@ class Curves:
             known,
             kinds=kinds,
             load_at=round(at, 3),
-            load_sum=_rounded(known.load_sum * fade + batch * seconds),
-            load_seconds=_rounded(known.load_seconds * fade + seconds),
+            load_sum=rounded(known.load_sum * fade + batch * seconds),
+            load_seconds=rounded(known.load_seconds * fade + seconds),
         )
         return replace(self, **{pool: changed})
 
     def encode(self) -> str:
         """All that is kept as one short printable string; blocks that make no point yet are left out."""
-        body = ";".join([VERSION, *(_encoded(self.pool(pool)) for pool in _POOLS)])
-        return f"{body};{zlib.crc32(body.encode()):08x}"
+        body = ";".join([VERSION, *(_encoded(self.pool(pool)) for pool in POOLS)])
+        return sealed(body)
 
 
 def decode(text: str | None) -> Curves:
@@ -215,9 +215,8 @@ def decode(text: str | None) -> Curves:
     if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
         return Curves()
     try:
-        body, _, checksum = text.rpartition(";")
-        version, *pools = body.split(";")
-        if version != VERSION or len(pools) != len(_POOLS) or checksum != f"{zlib.crc32(body.encode()):08x}":
+        version, *pools = unsealed(text).split(";")
+        if version != VERSION or len(pools) != len(POOLS):
             return Curves()
         return Curves(*(_decoded(one) for one in pools))
     except (ValueError, struct.error, OverflowError):
@@ -237,10 +236,6 @@ def _usable(kind: str, timing: Timing) -> bool:
 
 def _minute(at: float) -> int:
     return int(min(MAX_TIME, max(0.0, at)) // 60.0)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _code(value: float, step: float) -> int:

@@ -240,8 +240,8 @@ def _gain(x: float, value: float, variance: float, evidence: float, pool: Pool) 
     return min(max(2.0 * DELTA * value * distance / noise, -cap), cap)
 
 
-# Student's t, two-sided 95 %, by degrees of freedom.
-_T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""Student\'s t, two-sided 95 %, by degrees of freedom."""
 
 
 def estimate(blocks: tuple[Closed, ...]) -> tuple[float, float | None] | None:
@@ -260,4 +260,4 @@ def estimate(blocks: tuple[Closed, ...]) -> tuple[float, float | None] | None:
     squares = sum(e * e for e in residuals)
     lagged = sum(a * b for a, b in pairwise(residuals))
     error = math.sqrt(count / (count - 1) * (squares + 2.0 * max(0.0, lagged))) / weight
-    return ratio, _T95[count - 1] * error
+    return ratio, T95[count - 1] * error

@@ -22,6 +22,11 @@ MOST_ROUTES = 256  # of one source: a spec has 32, and a few more names are from
 MOST_PER_SECOND = 100_000_000  # tokens, or requests, of one route at one router: more than any accelerators decode
 
 
+def gap_seconds(block_seconds: float) -> float:
+    """Two samples of one counter further apart than this are not subtracted."""
+    return max(MIN_GAP_SECONDS, 2.0 * block_seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class RouteTotals:
     """Counters of one route's rows in the speculative pool since the router process started."""
@@ -109,7 +114,7 @@ class Ledger:
     @property
     def gap_seconds(self) -> float:
         """Two samples further apart than this are not subtracted."""
-        return max(MIN_GAP_SECONDS, 2.0 * self._block_seconds)
+        return gap_seconds(self._block_seconds)
 
     @property
     def stale_seconds(self) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from specfleet.decision.evidence import KEPT_BLOCKS, Closed, Gathered, LineState
 from specfleet.decision.reasons import Reason
+from specfleet.decision.sealed import sealed, unsealed
 from specfleet.decision.types import LINES, Line, Pool, RouteConfig
 
 VERSION = "3"
@@ -74,7 +74,7 @@ class RouteState:
             _text(self.rate_hours),
         ]
         body = ";".join([VERSION, ",".join(head), *(_encode_line(line) for line in self.lines)])
-        return f"{body};{_checksum(body)}"
+        return sealed(body)
 
 
 def start(config: RouteConfig, now: float, pool: Pool | None = None) -> RouteState:
@@ -121,10 +121,6 @@ def _text(value: float) -> str:
     return repr(int(value)) if value == int(value) else repr(value)
 
 
-def _checksum(body: str) -> str:
-    return f"{zlib.crc32(body.encode()):08x}"
-
-
 def _encode_line(line: LineState) -> str:
     counts = line.gathered
     head = [
@@ -156,9 +152,8 @@ def _encode_line(line: LineState) -> str:
 
 
 def _decode(text: str) -> RouteState:
-    body, _, checksum = text.rpartition(";")
-    version, head, *lines = body.split(";")
-    if version not in (VERSION, WITHOUT_FIRM, EARLIER) or checksum != _checksum(body) or len(lines) != len(LINES):
+    version, head, *lines = unsealed(text).split(";")
+    if version not in (VERSION, WITHOUT_FIRM, EARLIER) or len(lines) != len(LINES):
         raise ValueError("not a state of this version")
     fields = head.split(",")
     if version == EARLIER:

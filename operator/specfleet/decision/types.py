@@ -15,6 +15,7 @@ Certainty = Literal["Known", "Extrapolated", "Prior"]
 """How sure a measured break-even line is: read off two curves, off one that has to be prolonged, or not measured."""
 
 LINES: tuple[Line, ...] = ("Acceptance", "BreakEven")
+POOLS: tuple[Pool, ...] = ("baseline", "speculative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,12 @@ class Block:
     requests: int
     share: float
     seconds: float | None = None
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """L = N / (N - A); None without decode steps."""
+        steps = self.tokens - self.accepted
+        return self.tokens / steps if steps > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from specfleet.decision.break_even import Estimate, batch_after, break_even
-from specfleet.decision.curves import LOAD_SECONDS, STREAMS, Curves, Timing
+from specfleet.decision.curves import STREAMS, Curves, Timing
+from specfleet.decision.fading import FadingMean
 from specfleet.decision.policy import with_line
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block, Pool, RouteConfig, Verdict, start, step
-from specfleet.decision.types import Room
+from specfleet.decision.types import POOLS, Room
 
 HOUR_SECONDS = 3600.0
 KNOWN_TOKENS = 200
@@ -80,6 +81,11 @@ class Recorded:
         """The share of requests that were sent to speculation; None without requests."""
         requests = self.speculative.requests + self.baseline.requests
         return self.speculative.requests / requests if requests else None
+
+    @property
+    def tokens_per_step(self) -> float | None:
+        """Of the block; None where that is unknown or held no decode step."""
+        return None if self.block is None else self.block.tokens_per_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,26 +218,23 @@ class Pace:
         self._draft_tokens = draft_tokens
         self._replicas = replicas
         self._curves = Curves()
-        self._loads: dict[str, tuple[float, float]] = {}  # by route: requests x seconds, and seconds, fading
+        self._loads: defaultdict[str, FadingMean] = defaultdict(FadingMean)  # requests in flight by route
 
     def feed(self, blocks: Mapping[str, Recorded]) -> None:
         """One block of all routes, later than all before."""
         at = max(one.at for one in blocks.values())
         seconds = max(one.seconds for one in blocks.values())
-        fade = math.exp(-seconds / LOAD_SECONDS)
         for route in blocks.keys() | self._loads.keys():
             one = blocks.get(route)
             ran = 0.0 if one is None else (_seconds(one.speculative) + _seconds(one.baseline)) / seconds
-            total, weight = self._loads.get(route, (0.0, 0.0))
-            self._loads[route] = total * fade + ran * seconds, weight * fade + seconds
-        pools: tuple[Pool, ...] = ("baseline", "speculative")
-        for pool in pools:
+            self._loads[route].add(ran, seconds)
+        for pool in POOLS:
             us = steps = 0.0
             requests, ran = 0, 0.0
             for one in blocks.values():
                 traffic = one.baseline if pool == "baseline" else one.speculative
                 ran += _seconds(traffic) / seconds
-                yielded = 1.0 if pool == "baseline" else _yielded(one.block)
+                yielded = 1.0 if pool == "baseline" else one.tokens_per_step
                 if yielded is not None and traffic.streams.tokens > 0:
                     us += traffic.streams.us
                     steps += traffic.streams.tokens / yielded
@@ -244,20 +247,14 @@ class Pace:
         """The break-even line of a route that the rule has in `mode`."""
         batch = self._curves.pool(mode).batch
         if mode == "baseline" and batch is not None:
-            total, weight = self._loads.get(route, (0.0, 1.0))
             other = self._curves.speculative.batch or 0.0
-            batch = batch_after(batch, other, total / weight / self._replicas["speculative"])
+            moved = self._loads[route].mean if route in self._loads else 0.0
+            batch = batch_after(batch, other, moved / self._replicas["speculative"])
         return break_even(self._curves, mode, self._draft_tokens, at, batch=batch)
 
 
 def _seconds(traffic: Traffic) -> float:
     return (traffic.streams.us + traffic.whole.us) / 1e6
-
-
-def _yielded(block: Block | None) -> float | None:
-    return (
-        block.tokens / (block.tokens - block.accepted) if block is not None and block.tokens > block.accepted else None
-    )
 
 
 class Trial:
@@ -301,7 +298,7 @@ class Trial:
         self._notice(recorded)
         if verdict.switched:
             self._moves.append(Move(recorded.at, verdict.pool, verdict.reason.value, verdict.message))
-        self._points.append(Point(recorded.at, verdict.pool, _yielded(recorded.block), recorded.share))
+        self._points.append(Point(recorded.at, verdict.pool, recorded.tokens_per_step, recorded.share))
         self._verdict = verdict
         return verdict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from specfleet.api.names import BASELINE_POOL
@@ -15,7 +15,7 @@ from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block, Guard, Pool, Room, RouteConfig, RouteState, Verdict, decode, start, step
 from specfleet.decision.samples import Increment, RouteTotals
 from specfleet.handlers.fleet import Fleet
-from specfleet.routing.counters import RouterSample
+from specfleet.routing.counters import RouteRow, RouterSample
 
 ALL_ROUTES = "*"  # the one row of engines that do not know of routes
 HALF_PERCENT = 50  # a route with less of its traffic in speculation is off, and explores
@@ -38,6 +38,20 @@ class RouteDecision:
 def pool_name(pool: Pool, draft: str) -> str:
     """The name of a pool in status and labels."""
     return BASELINE_POOL if pool == "baseline" else draft
+
+
+def pool_roles(draft: str) -> dict[str, Pool]:
+    """What the pools are, by their names in status and labels."""
+    return {BASELINE_POOL: "baseline", draft: "speculative"}
+
+
+def as_meant(
+    rows: Iterable[RouteRow], pools: Mapping[str, Pool], routes: Container[str]
+) -> Iterator[tuple[RouteRow, Pool]]:
+    """Answers of a pool to requests that were meant for it; names that are no routes of the spec are passed over."""
+    for row in rows:
+        if row.route in routes and row.pool in pools and row.pool == row.intended:
+            yield row, pools[row.pool]
 
 
 def route_totals(sample: RouterSample, speculative_pool: str) -> dict[str, RouteTotals]:

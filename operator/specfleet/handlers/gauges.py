@@ -16,8 +16,7 @@ def show(metrics: OperatorMetrics, key: Key, view: View, memory: Memory, now: fl
         metrics.pool_desired.labels(*key, pool.name).set(pool.desired)
     serving = memory.serving(view.state.routers, view.version)
     exploring = {name for name, one in view.decisions.items() if _explores(one)}
-    routers = [pod.uid for pod in view.state.router_pods]
-    memory.prefill.look(memory.counted, exploring, now, routers)
+    memory.prefill.look(memory.counted, exploring, now)
     for name, decision in view.decisions.items():
         verdict = decision.verdict
         metrics.route_speculative_ratio.labels(*key, name).set(verdict.speculative_percent / 100.0)

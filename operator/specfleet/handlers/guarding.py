@@ -7,32 +7,31 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from specfleet.api.models import DraftMode
-from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
 from specfleet.decision import evidence
-from specfleet.decision.break_even import POOLS, step_us
+from specfleet.decision.break_even import step_us
 from specfleet.decision.counted import Counted
 from specfleet.decision.curves import Curves
 from specfleet.decision.guards import foremost
 from specfleet.decision.measures import Answers, PodSeen, Predicted, RouteSeen, Seen, Tail
 from specfleet.decision.reasons import Hold, Reason
 from specfleet.decision.rule import RouteConfig, RouteState
+from specfleet.decision.samples import MIN_GAP_SECONDS, gap_seconds
 from specfleet.decision.slo import slo_of
-from specfleet.decision.types import Guard, Pool
+from specfleet.decision.types import POOLS, Guard, Pool
 from specfleet.decision.watch import Outcome, Watch
+from specfleet.handlers.decide import as_meant, pool_roles
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.seen import SeenPool
 from specfleet.metrics.engine import EngineReading
 from specfleet.metrics.load import LoadPage
 from specfleet.percentiles import NONE_TIMED, TimeBuckets
 from specfleet.routing.counters import RouterSample
+from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
 
-MIN_GAP_SECONDS = 120.0
 _HOLDS = {
     one.value: one for one in (Hold.OVERLOADED, Hold.ENGINE_SUPPRESSED, Hold.INSUFFICIENT_COVERAGE, Hold.POD_DECAYED)
 }
-_LOOKUP = frozenset({DraftMode.NGRAM, DraftMode.SUFFIX})  # draft nothing where they find nothing
 _FIELDS = ("requests", "finished", "client_errors", "cancelled", "measured", "decode_tokens", "drafted", "accepted")
 _TPOT, _TTFT = "stream_tpot_us", "stream_ttft_us"
 _RouterKey = tuple[str, Pool, str, int]  # route, pool, counter, bucket
@@ -76,7 +75,7 @@ class Guarding:
     left_out: int = 0
 
     def __post_init__(self) -> None:
-        gap = max(MIN_GAP_SECONDS, 2.0 * self.block_seconds)
+        gap = gap_seconds(self.block_seconds)
         self.answers, self.engines = Counted(gap), Counted(gap)
 
     def recall(self, reasons: Mapping[str, str]) -> None:
@@ -98,16 +97,10 @@ class Guarding:
             return None, Guard(stay_off=state.cause, explore=False, why=state.told)
         return foremost((outcome.holds.get(name), outcome.guards[name]) for name in routes if name in outcome.guards)
 
-    def take_in(
-        self, samples: Mapping[str, RouterSample], spec: SpecDeploymentSpec, routers: Collection[str] = ()
-    ) -> None:
-        """What routers have counted, as often as it is read; a sample that is known is passed over.
-
-        One of `routers` that was not read just now goes on from its last sample.
-        """
-        self.answers.kept({*samples, *routers})
+    def take_in(self, samples: Mapping[str, RouterSample], spec: SpecDeploymentSpec) -> None:
+        """What routers have counted, as often as it is read; a sample that is known is passed over."""
         routes = {route.name for route in spec.routing.routes}
-        pools: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
+        pools = pool_roles(spec.draft.name)
         for uid, sample in samples.items():
             if self.taken.get(uid) != sample.at:
                 self.answers.observe(uid, sample.at, dict(_router_counts(sample, routes, pools)))
@@ -198,7 +191,8 @@ def seen_block(
         baseline_tpot={one: tail for one in percentiles if (tail := _tail(timed[_TPOT], one)) is not None},
         baseline_ttft={one: tail for one in percentiles if (tail := _tail(timed[_TTFT], one)) is not None},
         renewed=min(known) if created and len(known) == len(created) else None,
-        learned_draft=spec.draft.mode not in _LOOKUP,
+        # Those without a checkpoint look up, and draft nothing where they find nothing.
+        learned_draft=spec.draft.mode not in WITHOUT_CHECKPOINT,
         suppressed=suppressed,
         by_router=by_router,
     )
@@ -207,11 +201,7 @@ def seen_block(
 def _router_counts(
     sample: RouterSample, routes: set[str], pools: Mapping[str, Pool]
 ) -> Iterator[tuple[_RouterKey, int]]:
-    """Answers of a pool to requests that were meant for it; names that are no routes of the spec are passed over."""
-    for row in sample.rows:
-        if row.route not in routes or row.pool not in pools or row.pool != row.intended:
-            continue
-        pool = pools[row.pool]
+    for row, pool in as_meant(sample.rows, pools, routes):
         for counter in _FIELDS:
             yield (row.route, pool, counter, 0), getattr(row, counter)
         for name in (_TPOT, _TTFT):

@@ -6,12 +6,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import EngineType, SpecDeploymentSpec
-from specfleet.decision.types import Pool
 from specfleet.engines import sglang, trtllm, vllm
 from specfleet.engines.counting import engine_counting
-from specfleet.handlers.decide import configs
+from specfleet.handlers.decide import configs, pool_roles
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.guarding import Guarding, ReadyPod, seen_block
 from specfleet.handlers.memory import Memory
@@ -53,7 +51,7 @@ class Guards:
     ) -> None:
         """After the routers were read: take their counters in, and judge the block that is due."""
         guarding = memory.guarding
-        guarding.take_in(memory.counted, spec, [pod.uid for pod in state.router_pods])
+        guarding.take_in(memory.counted, spec)
         outside = memory.outside.sight.seen if memory.outside is not None else None
         guarding.look_outside(outside or {})
         if now < guarding.next_block or state.baseline.absent or state.speculative.absent:
@@ -61,7 +59,7 @@ class Guards:
         found = configs(spec)
         routes = {name: memory.routes[name] for name in found if name in memory.routes}
         active = {name: sum(one.route_active.get(name, 0) for one in memory.loads.values()) for name in routes}
-        roles: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
+        roles = pool_roles(spec.draft.name)
         if outside is None:
             engines = [pod for pod in pods if pod.component == "engine" and pod.ready and pod.pool in roles]
             ready = [ReadyPod(pod.uid, pod.name, roles[str(pod.pool)], pod.created) for pod in engines]

@@ -117,11 +117,7 @@ class Memory:
         """The policy's block was changed: counting starts anew."""
         if block_seconds != self.block_seconds:
             self.block_seconds = block_seconds
-            self.ledger = Ledger(block_seconds, now)
-            self.next_block = now + block_seconds
-            self.next_sample = 0.0
-            self.guarding = Guarding(block_seconds, self.next_block)
-            self.times.retimed(block_seconds, self.next_block)
+            self._begin(now)
         if self.outside is not None:
             self.outside.retimed(block_seconds, now)
 
@@ -164,16 +160,21 @@ class Memory:
 
     def recount(self, now: float) -> None:
         """Counting starts anew: what is half counted is of pods that are gone."""
+        self._begin(now)
+        self.blocks = {}
+
+    def _begin(self, now: float) -> None:
         self.ledger = Ledger(self.block_seconds, now)
         self.next_block = now + self.block_seconds
         self.next_sample = 0.0
-        self.blocks = {}
         self.guarding = Guarding(self.block_seconds, self.next_block)
         self.times.retimed(self.block_seconds, self.next_block)
 
     def kept(self, pods: Iterable[PodRecord]) -> None:
-        """Forget routers that are gone."""
+        """Forget routers that are gone. One that only was not read goes on from its last sample."""
         alive = {pod.uid for pod in pods}
+        for counted in (self.guarding.answers, self.times.counted, self.prefill.counted):
+            counted.kept(alive)
         self.silent_until = {uid: until for uid, until in self.silent_until.items() if uid in alive}
         scraped = self.scraped.newest if self.scraped is not None else {}
         for uid in set(self.samples) | set(self.served) | set(scraped):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.api.names import BASELINE_POOL
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.decision.curves import Curves
 from specfleet.decision.rule import Pool
+from specfleet.handlers.decide import pool_roles
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
@@ -33,8 +33,8 @@ def follow(
     if not measures(spec):
         times.curves = Curves()
         return
-    status = parse_status(body)
-    times.recall(status.curves)
+    if not times.recalled:
+        times.recall(parse_status(body).curves)
     outside = memory.outside
     assessment = None if outside is None else outside.assessment
     uid = str(body["metadata"]["uid"])
@@ -42,14 +42,14 @@ def follow(
     elsewhere = {} if outside is None else outside.elsewhere
     times.take_in(spec, state, memory.counted, memory.loads, elsewhere, _pages(key, spec, memory, observed, now))
     if now >= times.next_block:
-        times.close_block(spec, state, memory.blocks, now, held=status.upgrade is not None)
+        times.close_block(spec, state, memory.blocks, now, held=parse_status(body).upgrade is not None)
 
 
 def _pages(
     key: Key, spec: SpecDeploymentSpec, memory: Memory, observed: Observed, now: float
 ) -> dict[Pool, list[LoadPage]]:
     """The pages of ready engine pods that were read within the last block and a half."""
-    roles: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
+    roles = pool_roles(spec.draft.name)
     found: dict[Pool, list[LoadPage]] = {}
     for pod in observed.pods(key):
         page = memory.guarding.pages.get(pod.uid)

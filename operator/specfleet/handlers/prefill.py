@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from specfleet.decision.counted import Counted
+from specfleet.decision.samples import MIN_GAP_SECONDS
 from specfleet.routing.counters import RouterSample
 
-GAP_SECONDS = 120.0
 FADE_SECONDS = 3600.0
 """What was counted weighs 1/e after this time: exploring requests are few."""
 
@@ -18,23 +18,13 @@ FADE_SECONDS = 3600.0
 class Prefill:
     """Of one SpecDeployment. Filled anew within an hour when it is lost."""
 
-    counted: Counted[tuple[str, str]] = field(default_factory=lambda: Counted(GAP_SECONDS))
+    counted: Counted[tuple[str, str]] = field(default_factory=lambda: Counted(MIN_GAP_SECONDS))
     taken_at: float | None = None
     tokens: dict[tuple[str, str], float] = field(default_factory=dict)
     """Prompt tokens by route and pool that answered, faded, since the route began to explore."""
 
-    def look(
-        self,
-        samples: Mapping[str, RouterSample],
-        exploring: Iterable[str],
-        now: float,
-        routers: Collection[str] = (),
-    ) -> None:
-        """Take in what routers have counted, by uid; routes that do not explore are forgotten.
-
-        One of `routers` that was not read just now goes on from its last sample.
-        """
-        self.counted.kept({*samples, *routers})
+    def look(self, samples: Mapping[str, RouterSample], exploring: Iterable[str], now: float) -> None:
+        """Take in what routers have counted, by uid; routes that do not explore are forgotten."""
         for uid, sample in samples.items():
             found: dict[tuple[str, str], int] = {}
             for row in sample.rows:

@@ -6,47 +6,32 @@ took, by kind, the steps they took it for, and the requests that a ready replica
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from specfleet.api.models import DraftMode
 from specfleet.api.names import BASELINE_POOL, pool_object
 from specfleet.api.v1alpha1 import Policy, RoutePolicy, SpecDeploymentSpec
 from specfleet.cluster.applied import digest
 from specfleet.cluster.kinds import DEPLOYMENT
-from specfleet.decision.break_even import MIN_POINTS, POOLS, Estimate, batch_after, break_even
+from specfleet.decision.break_even import MIN_POINTS, Estimate, batch_after, break_even
 from specfleet.decision.counted import Counted
-from specfleet.decision.curves import LOAD_SECONDS, STREAMS, Curves, Timing, decode
+from specfleet.decision.curves import STREAMS, Curves, Timing, decode
+from specfleet.decision.fading import FadingMean
 from specfleet.decision.rule import Block, Pool, RouteState
+from specfleet.decision.samples import gap_seconds
+from specfleet.decision.types import POOLS
+from specfleet.handlers.decide import as_meant, pool_roles
 from specfleet.handlers.external import Assessment
 from specfleet.handlers.fleet import Fleet, WorkloadHealth
 from specfleet.handlers.observed import OwnedRecord
 from specfleet.handlers.plan import ObjectId
 from specfleet.metrics.load import LoadPage
 from specfleet.routing.counters import PROMPT_CLASSES, RouteRow, RouterSample
+from specfleet.sizing.drafts import WITHOUT_CHECKPOINT
 
-MIN_GAP_SECONDS = 120.0
 CLASSES = tuple("longer" if bound is None else f"to{bound}" for bound in PROMPT_CLASSES)
-_NO_DRAFTING_COST = frozenset({DraftMode.NGRAM, DraftMode.SUFFIX})
 _Key = tuple[str, Pool, str, str]  # route, pool, kind, counter
-
-
-@dataclass(slots=True)
-class _Load:
-    """Requests of a route in flight, fading over half an hour."""
-
-    total: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, value: float, seconds: float) -> None:
-        fade = math.exp(-seconds / LOAD_SECONDS)
-        self.total, self.seconds = self.total * fade + value * seconds, self.seconds * fade + seconds
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.seconds if self.seconds else 0.0
 
 
 @dataclass
@@ -67,7 +52,7 @@ class StepTimes:
     counted: Counted[_Key] = field(init=False)
     batches: dict[Pool, list[float]] = field(default_factory=dict)
     active: dict[str, list[int]] = field(default_factory=dict)
-    loads: dict[str, _Load] = field(default_factory=dict)
+    loads: dict[str, FadingMean] = field(default_factory=dict)
     read_at: float = 0.0
     closed_at: float = 0.0
 
@@ -77,7 +62,7 @@ class StepTimes:
         self._recount()
 
     def _recount(self) -> None:
-        self.counted = Counted(max(MIN_GAP_SECONDS, 2.0 * self.block_seconds))
+        self.counted = Counted(gap_seconds(self.block_seconds))
         self.batches, self.active = {}, {}
         self.closed_at = self.next_block - self.block_seconds
 
@@ -113,9 +98,7 @@ class StepTimes:
             elsewhere: requests by pool that did not come by the routers.
             pages: of ready engine pods, where all of a pool's were read.
         """
-        # A router that was not read just now goes on from its last sample.
-        self.counted.kept({*counted, *(pod.uid for pod in state.router_pods)})
-        names: dict[str, Pool] = {BASELINE_POOL: "baseline", spec.draft.name: "speculative"}
+        names = pool_roles(spec.draft.name)
         routes = {route.name for route in spec.routing.routes}
         for uid, sample in counted.items():
             self.counted.observe(uid, sample.at, dict(_counts(sample.rows, names, routes)))
@@ -145,7 +128,7 @@ class StepTimes:
         grown, batches, active = self.counted.take(), self.batches, self.active
         self.batches, self.active = {}, {}
         for route, counts in active.items():
-            self.loads.setdefault(route, _Load()).add(sum(counts) / len(counts), seconds)
+            self.loads.setdefault(route, FadingMean()).add(sum(counts) / len(counts), seconds)
         self.loads = {route: load for route, load in self.loads.items() if route in active}
         for health, _, pool in _pools(state, spec):
             found = batches.get(pool)
@@ -168,7 +151,7 @@ class StepTimes:
         if route.served == "baseline" and base is not None and state.speculative.ready > 0:
             moved = sum(self.loads[name].mean for name in together if name in self.loads) / state.speculative.ready
             batch = batch_after(base, spec_batch or 0.0, moved)
-        prior = 1.0 if spec.draft.mode in _NO_DRAFTING_COST else None
+        prior = 1.0 if spec.draft.mode in WITHOUT_CHECKPOINT else None
         asked = route.mode, batch, spec.draft.tokens, prior
         if self._found_in is not self.curves:
             self._found, self._found_in = {}, self.curves
@@ -228,11 +211,7 @@ def _pools(state: Fleet, spec: SpecDeploymentSpec) -> Iterator[tuple[WorkloadHea
 
 
 def _counts(rows: Iterable[RouteRow], pools: Mapping[str, Pool], routes: set[str]) -> Iterator[tuple[_Key, int]]:
-    """Of answers of a pool to requests that were meant for it; names that are no routes of the spec are passed over."""
-    for row in rows:
-        if row.route not in routes or row.pool not in pools or row.pool != row.intended:
-            continue
-        pool = pools[row.pool]
+    for row, pool in as_meant(rows, pools, routes):
         yield (row.route, pool, STREAMS, "us"), row.stream_decode_us
         yield (row.route, pool, STREAMS, "tokens"), row.stream_decode_tokens
         yield (row.route, pool, STREAMS, "requests"), row.stream_tpot_us.total
@@ -247,11 +226,12 @@ def _timings(
 ) -> dict[str, Timing]:
     """By kind; under speculation a route whose tokens per step are not known is left out."""
     found: dict[str, Timing] = {}
+    yields = {route: block.tokens_per_step for route, block in blocks.items()}
     for route, of, kind, counter in grown:
         tokens = grown.get((route, pool, kind, "tokens"), 0)
         if of != pool or counter != "us" or tokens == 0 or not wanted(kind):
             continue
-        yielded = 1.0 if pool == "baseline" else _tokens_per_step(blocks.get(route))
+        yielded = 1.0 if pool == "baseline" else yields.get(route)
         if yielded is None:
             continue
         old = found.get(kind, Timing(0.0, 0.0, 0))
@@ -261,8 +241,3 @@ def _timings(
             requests=old.requests + grown.get((route, pool, kind, "requests"), 0),
         )
     return found
-
-
-def _tokens_per_step(block: Block | None) -> float | None:
-    steps = 0 if block is None else block.tokens - block.accepted
-    return None if block is None or steps <= 0 else block.tokens / steps

@@ -132,9 +132,7 @@ def compute(
             old_routes.get(name),
             spec.draft.name,
             serving,
-            None
-            if uncovered
-            else guarding.outcome.coverage.get(name, coverage_percent(memory.counted.values(), name, spec.draft.name)),
+            None if uncovered else _coverage(memory, name, spec.draft.name),
             applied_percent=percents[name],
             has_routers=bool(state.routers) and not unseen,
             slow=memory.pods_denied,
@@ -182,6 +180,12 @@ def compute(
     )
     moving = upgraded.moving and bool(upgraded.waits)
     return View(spec, state, decisions, actions, version, settled_key, status, moving)
+
+
+def _coverage(memory: Memory, route: str, draft: str) -> int | None:
+    """Share of a route's answers that carried figures: of the last half hour, else since the routers started."""
+    recent = memory.guarding.outcome.coverage.get(route)
+    return coverage_percent(memory.counted.values(), route, draft) if recent is None else recent
 
 
 def _traffic(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from specfleet.decision.curves import (
     KEPT_MINUTES,
-    MAX_TIME,
     MOST_CHARACTERS,
     MOST_KINDS,
     MOST_POINTS,
@@ -21,6 +20,7 @@ from specfleet.decision.curves import (
     Timing,
     decode,
 )
+from specfleet.decision.state import MAX_TIME
 
 BEGIN = 1_800_000_000.0
 MINUTE = 60.0

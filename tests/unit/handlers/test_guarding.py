@@ -104,10 +104,11 @@ def test_a_missed_read_is_covered_by_the_next_and_a_router_that_is_gone_is_not()
     one, of = guarding(), spec()
     first = RouteRow("chat", "ngram", "ngram", requests=10)
     for uid in ("r", "gone"):
-        one.take_in({uid: sample(NOW, first)}, of, ["r"])
-    one.take_in({}, of, ["r"])
+        one.take_in({uid: sample(NOW, first)}, of)
+    one.take_in({}, of)
+    one.answers.kept({"r"})
     for uid in ("r", "gone"):
-        one.take_in({uid: sample(NOW + 60, replace(first, requests=15))}, of, ["r"])
+        one.take_in({uid: sample(NOW + 60, replace(first, requests=15))}, of)
     chat = next(route for route in block(one, of, NOW + 61).routes if route.name == "chat")
     assert chat.speculative.ended == 5
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from specfleet.cluster.kinds import DEPLOYMENT
+from specfleet.decision.counted import Counted
 from specfleet.decision.rule import RouteConfig, start
 from specfleet.handlers.memory import DEAD_GRACE_SECONDS, Memory
 from specfleet.handlers.observed import Observed
@@ -60,6 +61,20 @@ def test_a_router_that_is_gone_is_forgotten() -> None:
     one = memory(samples={a.uid: read(0), b.uid: read(0)}, served={a.uid: Served("v", {})})
     one.kept([b])
     assert (set(one.samples), set(one.served)) == ({b.uid}, set())
+
+
+def test_a_router_that_only_was_not_read_goes_on_from_its_last_sample_in_all_that_counts() -> None:
+    a, b = router("a"), router("b")
+    one = memory(samples={b.uid: read(0)})
+    counts: list[Counted[Any]] = [one.guarding.answers, one.times.counted, one.prefill.counted]
+    for counted in counts:
+        for uid in (a.uid, b.uid):
+            counted.observe(uid, NOW, {uid: 10})
+    one.kept([a])
+    for counted in counts:
+        for uid in (a.uid, b.uid):
+            counted.observe(uid, NOW + 30, {uid: 15})
+        assert counted.take() == {a.uid: 5}
 
 
 def test_a_pool_that_was_ready_is_dead_at_once_and_one_that_starts_has_some_seconds() -> None:

@@ -46,7 +46,7 @@ def test_routers_add_up_and_a_request_that_failed_over_counts_where_it_was_answe
 def test_a_router_that_was_not_read_once_goes_on_from_its_last_sample() -> None:
     prefill = Prefill()
     looked(prefill, NOW, 0, 0)
-    prefill.look({}, ["chat"], NOW + 30, ["a"])
+    prefill.look({}, ["chat"], NOW + 30)
     assert looked(prefill, NOW + 60, 900, 100) == pytest.approx(0.1)
 
 

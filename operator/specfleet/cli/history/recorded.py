@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from specfleet.api.names import BASELINE_POOL
 from specfleet.decision.reasons import Hold
-from specfleet.decision.samples import Ledger, RouteTotals
+from specfleet.decision.samples import Ledger, RouteTotals, gap_seconds
 from specfleet.decision.types import Pool
 from specfleet.decision.whatif import Recorded, Timed, Traffic
 from specfleet.handlers.decide import blocks
@@ -212,7 +212,7 @@ class Grid:
     @property
     def lead_seconds(self) -> float:
         """How long before `begin` samples are wanted."""
-        return max(120.0, 2.0 * self.block_seconds)
+        return gap_seconds(self.block_seconds)
 
     @property
     def gap_seconds(self) -> float:
