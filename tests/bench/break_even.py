@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import random
 import sys
 import time
@@ -27,7 +26,8 @@ import aiohttp
 from specfleet.decision.break_even import break_even
 from specfleet.decision.curves import decode
 from tests.bench.curves import ARMS, CONTENT, Window, one_stream, window
-from tests.bench.switch import commit, machine
+from tests.bench.machine import commit, machine
+from tests.bench.on_node import concluded
 from tests.node import prompts
 from tests.node.demo import example
 from tests.node.install import (
@@ -223,13 +223,9 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--learn-windows", type=int, default=2, help="of each pool and load (default: 2)")
     made.add_argument("--learn-seconds", type=float, default=120.0, help="of each of these (default: 120)")
     options = made.parse_args(arguments)
-    try:
-        result = measure(options)
-    except (api.TestbedError, KubeError) as error:
-        say(error.report() if isinstance(error, api.TestbedError) else str(error))
+    result = concluded(measure, options, say)
+    if result is None:
         return 1
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
     for one in result["loads"]:
         say(f"{one['clients']} clients: operator {one['operator']}, load run {one['loadRun']['tokensPerStep']}")
     return 0 if all(one["agrees"] for one in result["loads"]) else 1

@@ -31,7 +31,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from tests.bench.switch import commit, machine
+from tests.bench.machine import commit, machine
 from tests.node import prompts
 from tests.node.answers import split_events
 from tests.node.demo import EXAMPLE

@@ -26,7 +26,8 @@ from typing import Any
 
 import aiohttp
 
-from tests.bench.switch import commit, machine
+from tests.bench.machine import commit, machine
+from tests.bench.on_node import concluded
 from tests.node.install import REPOSITORY, apply_and_wait, cluster_ip, install_operator, operator_image, remove
 from tests.node.kube import Kube, KubeError, Manifest
 from tests.node.stub_fleet import DRAFT, DRAFT_TOKENS, stub_fleet, stub_image
@@ -278,13 +279,9 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--tokens-per-step", default="1.50", help="the line with source Fixed (default: 1.50)")
     made.add_argument("--seed", type=int, default=1)
     options = made.parse_args(arguments)
-    try:
-        result = measure(options)
-    except (api.TestbedError, KubeError) as error:
-        say(error.report() if isinstance(error, api.TestbedError) else str(error))
+    result = concluded(measure, options, say)
+    if result is None:
         return 1
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
     for route, shown in [*result["routes"].items(), ("all", result["all"])]:
         figures = ", ".join(f"{arm} {shown[arm]['medianMsPerToken']}" for arm in ARMS)
         ratio = shown["mixOverBetter.medianMsPerToken"]

@@ -27,7 +27,8 @@ from typing import Any
 import yaml
 
 from specfleet.routing import names
-from tests.envoy.harness import ENGINE_PORT, LOOPBACK, ROOT, Dns, Router, eventually, get, loopback_host, make_plan
+from tests.bench.machine import commit, processor
+from tests.envoy.harness import ENGINE_PORT, LOOPBACK, Dns, Router, eventually, get, loopback_host, make_plan
 
 EVENTS = 200
 STREAMS = 64
@@ -134,22 +135,13 @@ async def measure(ours: Router, bare: Router, pairs: int) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.machine(),
-    )
-    return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "loadAverage": os.getloadavg()[0]}
-
-
-def commit() -> str:
-    """The commit that is checked out."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    """What it ran on, and beside what."""
+    return {
+        "cpu": processor(),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "loadAverage": os.getloadavg()[0],
+    }
 
 
 def main() -> None:

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
-import platform
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +21,8 @@ from typing import Any
 import aiohttp
 from kubernetes import client, config
 
+from tests.bench.machine import commit, machine
+from tests.bench.on_node import concluded
 from tests.node import prompts
 from tests.node.demo import example
 from tests.node.install import (
@@ -261,26 +259,6 @@ def document(parts: Sequence[Part], begun: datetime) -> dict[str, Any]:
     }
 
 
-def commit() -> str:
-    """The checkout's commit, with `-dirty` where files differ from it."""
-    words = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False)
-    return ended.stdout.strip() or "unknown"
-
-
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    processor = names[0].partition(":")[2].strip() if names else platform.machine()
-    memory_kib = int(Path("/proc/meminfo").read_text().split()[1])
-    return {
-        "processor": processor,
-        "cores": len(os.sched_getaffinity(0)),
-        "memoryGiB": round(memory_kib / 2**20, 1),
-        "kernel": platform.release(),
-    }
-
-
 def say(line: str) -> None:
     """One line of progress."""
     print(f"[bench-switch] {line}", file=sys.stderr, flush=True)
@@ -325,13 +303,9 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--vllm-switches", type=int, default=3, help="with real vLLM (default: 3)")
     made.add_argument("--vllm-clients", type=int, default=8, help="of the vLLM part (default: 8)")
     options = made.parse_args(arguments)
-    try:
-        result = measure(options)
-    except (api.TestbedError, KubeError) as error:
-        say(error.report() if isinstance(error, api.TestbedError) else str(error))
+    result = concluded(measure, options, say)
+    if result is None:
         return 1
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
     say(f"p50 {result['p50Seconds']} s, p95 {result['p95Seconds']} s over {result['switches']} switches; ")
     say(f"{result['failedRequests']} failed requests, {result['incompleteStreams']} incomplete streams: {options.out}")
     return 1 if result["failedRequests"] or result["incompleteStreams"] else 0

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -21,24 +20,11 @@ from tests.node.load import Load, clients
 from tests.node.processes import pids_of
 from tests.node.prometheus import during
 from tests.node.stub_fleet import DRAFT
+from tests.node.test_operator_away import BAD, GOOD, OPERATOR_PROGRAM, POLICY, ROUTES
 
 pytestmark = pytest.mark.node
 
-ROUTES: list[dict[str, Any]] = [
-    {"name": "code", "match": [{"header": {"name": "x-route", "value": "code"}}]},
-    {"name": "chat"},
-]
-POLICY = {
-    "initial": "Speculative",
-    "minAcceptancePercent": 30,
-    "breakEven": {"source": "Fixed", "tokensPerStep": "1.50"},
-    "block": "2s",
-    "dwell": "10s",
-}
-GOOD = {"x-route": "code", "x-stub-acceptance": "0.9"}
-BAD = {"x-stub-acceptance": "0.02"}
 EXPLORATION, ALL = range(1, 11), range(100, 101)
-OPERATOR_PROGRAM = "specfleet run"
 TEN_MINUTES = 600.0
 TAKE_OVER_SECONDS = 15.0
 
