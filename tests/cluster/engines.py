@@ -158,16 +158,33 @@ class Team:
         body["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
         return self.world.api.create("SpecDeployment", self.world.namespace, body)
 
-    def versions(self) -> dict[str, str]:
-        """What of the team's objects changes with every write to their specs and metadata."""
-        found = {}
-        for kind in ("Deployment", "Service", "Pod"):
-            for one in self.world.api.list(kind, self.world.namespace):
-                meta = one["metadata"]
-                if (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") != "specfleet":
-                    managers = sorted(entry["manager"] for entry in meta["managedFields"])
-                    found[f"{kind}/{meta['name']}"] = f"{meta['uid']} {meta.get('generation')} {managers}"
-        return found
+    def pods_are_ready(self, count: int) -> None:
+        """Wait until so many pods of the team run on the node and are ready: then nobody else writes to them."""
+
+        def ready() -> bool:
+            pods = [one for one in self._objects("Pod") if one["spec"].get("nodeName")]
+            return len([one for one in pods if one.get("status", {}).get("phase") == "Running"]) == count
+
+        eventually(f"{count} pods run", ready)
+
+    def written(self) -> dict[str, Body]:
+        """All of the team's objects that a write can change, but for status and the server's own book-keeping."""
+        book = ("resourceVersion", "managedFields")
+        return {
+            f"{kind}/{one['metadata']['name']}": {
+                "metadata": {key: value for key, value in one["metadata"].items() if key not in book},
+                "spec": one["spec"],
+            }
+            for kind in ("Deployment", "Service", "Pod")
+            for one in self._objects(kind)
+        }
+
+    def _objects(self, kind: str) -> list[Body]:
+        return [
+            one
+            for one in self.world.api.list(kind, self.world.namespace)
+            if (one["metadata"].get("labels") or {}).get("app.kubernetes.io/managed-by") != "specfleet"
+        ]
 
 
 ADOPTED: Body = {

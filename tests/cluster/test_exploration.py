@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import signal
 import urllib.request
 
 import pytest
@@ -52,7 +53,10 @@ def test_a_conversation_keeps_its_pool_while_its_route_explores_and_the_cost_is_
     fleet.settled()
     # Nothing is known of the route's traffic yet: it explores as much as it may.
     fleet.serve("chat", SHARE)
+    # Its operator stands still for this look: the requests of the look itself make the traffic known.
+    world.operators[0].kill(signal.SIGSTOP)
     first = speculating(fleet, engines)
+    world.operators[0].kill(signal.SIGCONT)
     assert 8 <= len(first) <= len(KEYS) - 8
     series = rf'specfleet_route_exploring_prompt_ratio{{.*namespace="{world.namespace}".*}} (\S+)'
     seen = [first]

@@ -28,7 +28,9 @@ def team(world: World) -> Iterator[Team]:
 
 def test_in_observe_only_the_router_is_made_and_enforce_makes_the_switch(world: World, team: Team) -> None:
     team.serves(replicas=2)
-    before = eventually("pods are there", lambda: v if len(v := team.versions()) == 8 else None)
+    team.pods_are_ready(4)
+    before = team.written()
+    assert len(before) == 8  # two Deployments, two Services, four pods
     team.adopt()
     world.start()
     world.settled()
@@ -67,7 +69,7 @@ def test_in_observe_only_the_router_is_made_and_enforce_makes_the_switch(world: 
     eventually("chat is switched", lambda: world.route("chat")["pool"] == "baseline")
     eventually("and served so", lambda: world.route("chat")["speculativePercent"].get("served", 100) <= 10)
     assert world.route("code")["pool"] == "speculative"
-    assert team.versions() == before
+    assert team.written() == before
 
 
 def test_engines_too_old_for_figures_are_counted_themselves_and_all_routes_move_together(
