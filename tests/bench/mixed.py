@@ -38,6 +38,7 @@ NAMESPACE = "bench"
 ARMS = ("on", "off", "mix")
 ROUTES = ("code", "json", "chat")
 HEADER = "x-route"
+MODEL = "stub"
 TOKENS = (16, 160)
 PREFILL_MS = 60.0
 RESAMPLES = 2000
@@ -96,14 +97,16 @@ def fleet(arm: str, image: str, env: dict[str, str], policy: dict[str, Any]) -> 
     ]
     routes.append({"name": ROUTES[-1], "speculation": speculation})
     replicas = 2 if arm == "mix" else 4
-    return stub_fleet(arm, NAMESPACE, image, routes=routes, replicas=replicas, policy=policy, env=env)
+    made = stub_fleet(arm, NAMESPACE, image, routes=routes, replicas=replicas, policy=policy, env=env)
+    made["spec"]["target"]["servedName"] = MODEL  # one request goes to all three
+    return made
 
 
 def request(draw: random.Random, route: str) -> Ask:
     """One stream of that route."""
     low, high = TOKENS
     body = {
-        "model": "stub",
+        "model": MODEL,
         "messages": [{"role": "user", "content": "x" * draw.randrange(40, 400)}],
         "max_tokens": min(high, max(low, round(draw.lognormvariate(3.9, 0.6)))),
         "stream": True,
@@ -199,6 +202,8 @@ async def run(kube: Kube, options: argparse.Namespace, arms: dict[str, Arm]) -> 
     running = asyncio.create_task(load.run())
     begun = time.monotonic()
     while await asyncio.to_thread(pools, kube) != WANTED:
+        if broken := [f"{one.status}: {one.failure}" for arm in arms.values() for one in arm.failures]:
+            raise KubeError(f"expected answers, {len(broken)} requests failed, first with {broken[0]}")
         if time.monotonic() - begun > options.settle_minutes * 60.0:
             raise KubeError(f"expected the mix to settle at {WANTED}, it is at {pools(kube)}")
         await asyncio.sleep(LOOK_SECONDS)
@@ -274,7 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("--out", type=Path, default=REPOSITORY / "build" / "bench-mixed.json")
     made.add_argument("--minutes", type=int, default=20, help="measured once the mix has settled (default: 20)")
     made.add_argument("--settle-minutes", type=int, default=90, help="longest wait for that (default: 90)")
-    made.add_argument("--rate", type=float, default=1.2, help="arrivals a second (default: 1.2)")
+    made.add_argument("--rate", type=float, default=1.8, help="arrivals a second (default: 1.8)")
     made.add_argument("--source", choices=("Fixed", "Measured"), default="Measured", help="of the break-even line")
     made.add_argument("--tokens-per-step", default="1.50", help="the line with source Fixed (default: 1.50)")
     made.add_argument("--seed", type=int, default=1)
