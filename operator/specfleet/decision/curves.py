@@ -35,7 +35,9 @@ LONGEST_MINUTES = 7 * KEPT_MINUTES
 SAME_BATCH = 1.25
 MOST_POINTS = {True: 64, False: 24}  # of streams, and of each class of whole answers
 MOST_KINDS = 8
-LOAD_SECONDS = 1800.0
+LOAD_SECONDS = 4 * 3600.0
+"""The batch that a line is read at fades over four hours: a peak that passes moves no route, what lasts does
+(docs/decisions/0810-break-even-measured.md)."""
 VERSION = "1"
 MOST_CHARACTERS = 16384
 
@@ -113,7 +115,8 @@ class Curve:
 class PoolCurves:
     """One pool. `key` tells what its pods are: another key is another curve.
 
-    `load_sum` over `load_seconds` is the batch that the pool runs now, both fading over half an hour.
+    `load_sum` over `load_seconds` is the batch that the pool runs, both fading over `LOAD_SECONDS`; `latest` is that
+    of the last block alone, and is not kept in status.
     """
 
     key: str = ""
@@ -121,10 +124,11 @@ class PoolCurves:
     load_at: float = 0.0
     load_sum: float = 0.0
     load_seconds: float = 0.0
+    latest: float | None = field(default=None, compare=False)
 
     @property
     def batch(self) -> float | None:
-        """Requests running per ready replica, of the last half hour; None while that is not known."""
+        """Requests running per ready replica, of the last hours; None while that is not known."""
         return self.load_sum / self.load_seconds if self.load_seconds > 0.0 else None
 
     def curve(self, kind: str = STREAMS) -> Curve:
@@ -201,6 +205,7 @@ class Curves:
             load_at=round(at, 3),
             load_sum=rounded(known.load_sum * fade + batch * seconds),
             load_seconds=rounded(known.load_seconds * fade + seconds),
+            latest=batch,
         )
         return replace(self, **{pool: changed})
 

@@ -1,4 +1,4 @@
-"""A mean in which the past counts less and less: how much runs now, smoothed over half an hour."""
+"""A mean in which the past counts less and less: how much runs, smoothed over hours."""
 
 from __future__ import annotations
 

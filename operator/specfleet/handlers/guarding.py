@@ -259,9 +259,9 @@ def _tail(times: TimeBuckets, percentile: int) -> Tail | None:
 
 
 def _batch(pages: Iterable[PodSeen], pool: Pool, curves: Curves) -> float | None:
-    """Requests running a replica: now, by the pages; else of the last half hour, as the curves have it."""
+    """Requests running a replica: now, by the pages; else of the last block, by the routers."""
     running = [page.running for page in pages if page.pool == pool and page.running is not None]
-    return sum(running) / len(running) if running else curves.pool(pool).batch
+    return sum(running) / len(running) if running else curves.pool(pool).latest
 
 
 def _predicted(

@@ -98,7 +98,8 @@ def summary(runs: Sequence[Figures]) -> Figures:
             "shortCycles": sum(one["short_cycles"] for one in its),
             "falseSwitches": sum(one["false"] for one in its),
             "switchesInSpikes": sum(one["in_spikes"] for one in its),
-            "switchOffsByPeaks": sum(one["by_peak"] for one in its),
+            "switchesBySpikesAlone": sum(one["by_spikes"] for one in its),
+            "switchOffsWithTheDay": sum(one["with_the_day"] for one in its),
             "offPercent": round(fmean(one["off_percent"] for one in its), 2),
         }
     for name in ("operated", "alwaysOn", "alwaysOff"):

@@ -31,7 +31,7 @@ class Line(Protocol):
 class Truth:
     """The model's L*, without the noise of measurements, at the batch that the product reads it at.
 
-    Batches fade over half an hour, as the product's. `giver_only`: at what the giver runs, also for a way back.
+    Batches fade as the product's. `giver_only`: at what the giver runs, also for a way back.
     """
 
     def __init__(self, *, giver_only: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +58,11 @@ class Scenario:
 
 
 class Minute(NamedTuple):
-    """One minute of one route. `break_even` is the model's L* at the batch of the pool that served it."""
+    """One minute of one route. `break_even` is the model's L* at the batch of the pool that served it.
+
+    `calm` is the L* that it would be without the spike, with routes and replicas where they are; the same outside of
+    spikes.
+    """
 
     on: bool
     percent: int
@@ -66,6 +70,7 @@ class Minute(NamedTuple):
     break_even: float
     requests: float
     milliseconds: float  # a token
+    calm: float
 
 
 @dataclass
@@ -168,7 +173,8 @@ def simulated(scenario: Scenario, line: Line) -> History:
         at = EPOCH + 60.0 * (minute + 1)
         loads = [one.load(factor, truth[minute]) for one, truth in zip(routes, truths, strict=True)]
         batches = model.batches(loads, dict(replicas.ready))
-        _noted(history, routes, loads, batches)
+        without = _without_spike(loads) if spikes[minute] else loads
+        _noted(history, routes, loads, batches, model.batches(without, dict(replicas.ready)))
         counts = [drawn(rng, 60.0 * one.requests * one.share, one.tokens_per_step) for one in loads]
         _observed(line, rng, at, loads, batches, counts, replicas.ready)
         flights = [_in_flight(one, batches) for one in loads]
@@ -181,8 +187,16 @@ def simulated(scenario: Scenario, line: Line) -> History:
     return history
 
 
+def _without_spike(loads: Sequence[model.Load]) -> list[model.Load]:
+    return [replace(one, requests=one.requests / SPIKE) for one in loads]
+
+
 def _noted(
-    history: History, routes: Sequence[Operated], loads: Sequence[model.Load], batches: Mapping[Pool, float]
+    history: History,
+    routes: Sequence[Operated],
+    loads: Sequence[model.Load],
+    batches: Mapping[Pool, float],
+    calm: Mapping[Pool, float],
 ) -> None:
     times = {pool: 1000.0 * model.step_seconds(pool, batches[pool]) for pool in model.POOLS}
     history.full_minutes += any(batch >= model.MOST_BATCH for batch in batches.values())
@@ -197,6 +211,7 @@ def _noted(
                 break_even=model.break_even(batches[one.state.served]),
                 requests=its.requests,
                 milliseconds=per_token,
+                calm=model.break_even(calm[one.state.served]),
             )
         )
 

@@ -119,10 +119,14 @@ def test_a_replica_is_away_for_ten_to_twenty_minutes_and_one_moves_at_a_time() -
 # --- what must not be
 
 
-def history(spells: list[tuple[int, bool]], *, truth: float = 2.0, line: float = 1.6, spike: int = -1) -> History:
+def history(
+    spells: list[tuple[int, bool]], *, truth: float = 2.0, line: float = 1.6, spike: int = -1, calm: float = 0.0
+) -> History:
     """A route's spells (minutes, on), the first day aside."""
-    minutes = [Minute(True, 100, truth, line, 1.0, 5.0)] * MINUTES
-    minutes += [Minute(on, 100 if on else 0, truth, line, 1.0, 5.0) for count, on in spells for _ in range(count)]
+    minutes = [Minute(True, 100, truth, line, 1.0, 5.0, calm or line)] * MINUTES
+    minutes += [
+        Minute(on, 100 if on else 0, truth, line, 1.0, 5.0, calm or line) for count, on in spells for _ in range(count)
+    ]
     spikes = [at == spike for at in range(len(minutes))]
     scenario = Scenario((Route("chat", 1.0, truth),), len(minutes) // MINUTES, 1)
     return History(scenario, [2.0] * len(minutes), spikes, {"chat": minutes})
@@ -155,9 +159,16 @@ def test_switches_in_and_shortly_after_a_spike_are_told() -> None:
         assert found.in_spikes == told
 
 
-def test_a_switch_off_at_high_load_of_a_route_that_pays_at_its_mean_is_a_peaks() -> None:
-    assert checks.checked(history([(60, True), (1380, False)], truth=2.0))["chat"].by_peak == 1
-    assert checks.checked(history([(60, True), (1380, False)], truth=1.2))["chat"].by_peak == 0
+@pytest.mark.parametrize(("calm", "alone"), [(1.4, 1), (1.55, 0)])
+def test_a_switch_in_a_spike_is_the_spikes_if_without_it_the_route_would_have_paid(calm: float, alone: int) -> None:
+    spells, spike = [(60, True), (1380, False)], MINUTES + 55
+    assert checks.checked(history(spells, truth=1.5, spike=spike, calm=calm))["chat"].by_spikes == alone
+    assert checks.checked(history(spells, truth=1.5, calm=calm))["chat"].by_spikes == 0
+
+
+def test_a_switch_off_at_high_load_of_a_route_that_pays_at_its_mean_follows_the_day() -> None:
+    assert checks.checked(history([(60, True), (1380, False)], truth=2.0))["chat"].with_the_day == 1
+    assert checks.checked(history([(60, True), (1380, False)], truth=1.2))["chat"].with_the_day == 0
 
 
 # --- the loop

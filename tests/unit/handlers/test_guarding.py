@@ -294,8 +294,10 @@ def test_both_pools_times_with_the_load_are_predicted_from_their_curves() -> Non
     assert code.predicted is None  # its tokens a step are not known
     beyond = seen_block(of, one, state(), routes, configs(of), {"chat": 4000}, (HALF, PLAIN), NOW + 61.0, **given)
     assert {route.predicted for route in beyond.routes} == {None}
+    last = measured().with_block("baseline", NOW, 60.0, 10.0, {}).with_block("speculative", NOW, 60.0, 4.0, {})
+    given |= {"curves": last}
     unread = seen_block(of, guarding(), state(), routes, configs(of), active, (), NOW + 61.0, **given)
-    assert unread.routes[0].predicted is not None  # by the load of the last half hour
+    assert unread.routes[0].predicted is not None  # by the load of the last block
 
 
 # --- reading
