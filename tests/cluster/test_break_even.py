@@ -84,3 +84,25 @@ def test_a_line_is_measured_until_it_is_known_and_then_switches_a_route_off(flee
     eventually("it has been looked at", lambda: world.status()["observedGeneration"] == 2)
     assert line(world)["state"] in ("Known", "Extrapolated")
     assert world.status()["curves"].split(",streams,")[1:] == kept.split(",streams,")[1:]
+
+
+def test_a_fleet_that_is_all_on_measures_baseline_in_its_calibration_window(fleet: LiveFleet, engines: Engines) -> None:
+    world = fleet.world
+    paced(engines)
+    calibration = {"percent": 40, "window": {"start": "00:00", "duration": "24h"}}
+    world.create(
+        policy=MEASURED | {"breakEven": {"source": "Measured", "calibration": calibration}},
+        routing={"routes": [{"name": "code", "match": ROUTES[0]["match"]}, {"name": "chat"}]},
+    )
+    world.start()
+    fleet.settled()
+    fleet.serve("chat", 60)
+    fleet.serve("code", 60)
+    for route in ("chat", "code"):
+        assert "Calibrating: 40 % go to baseline until " in world.route(route)["message"]
+    with requests(fleet) as traffic:
+        eventually("status tells it", lambda: world.route("chat")["pool"] == "baseline")
+        assert traffic.failures == []
+    (switch,) = world.route("chat")["history"]
+    measured = float(switch["message"].split("Break-even Known: ")[1].split(" ")[0])
+    assert measured == pytest.approx(2.0, rel=0.1)

@@ -281,6 +281,35 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         changed("spec.policy.breakEven", {"source": "Fixed", "tokensPerStep": "0.9"}),
         "tokensPerStep must be between 1 and 33",
     ),
+    "calibration of a line that is fixed": (
+        changed(
+            "spec.policy.breakEven",
+            {"source": "Fixed", "tokensPerStep": "1.6", "calibration": {"window": {"start": "01:00"}}},
+        ),
+        "calibration is for source Measured",
+    ),
+    "calibration at an hour that is none": (
+        changed("spec.policy.breakEven", {"source": "Measured", "calibration": {"window": {"start": "24:00"}}}),
+        "spec.policy.breakEven.calibration.window.start",
+    ),
+    "calibration for a minute": (
+        changed(
+            "spec.policy.breakEven",
+            {"source": "Measured", "calibration": {"window": {"start": "01:00", "duration": "1m"}}},
+        ),
+        "a window's duration must be 10m to 24h",
+    ),
+    "calibration with half of the traffic": (
+        changed(
+            "spec.policy.breakEven",
+            {"source": "Measured", "calibration": {"percent": 50, "window": {"start": "01:00"}}},
+        ),
+        "spec.policy.breakEven.calibration.percent",
+    ),
+    "calibration at any time": (
+        changed("spec.policy.breakEven", {"source": "Measured", "calibration": {"percent": 10}}),
+        "spec.policy.breakEven.calibration.window",
+    ),
     "a block of hours": (changed("spec.policy.block", "2h"), "block must be 1s to 1h"),
     "an SLO without a time": (changed("spec.policy.slo", {"percentile": 95}), "write timePerOutputToken"),
     "a route's SLO without a time": (

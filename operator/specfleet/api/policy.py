@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StringConstraints
 
 from specfleet.api.base import DecimalText, Duration, Model, Percent, Rule, rules
 
@@ -24,6 +24,34 @@ class Initial(StrEnum):
     SPECULATIVE = "Speculative"
 
 
+class CalibrationWindow(Model):
+    """A time of each day, in UTC."""
+
+    start: Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = Field(
+        description='When it begins, in UTC, for instance "02:30".'
+    )
+    duration: Duration = Field(
+        "1h",
+        description="How long it is.",
+        json_schema_extra=rules(
+            Rule(
+                "duration(self) >= duration('10m') && duration(self) <= duration('24h')",
+                "a window's duration must be 10m to 24h",
+            )
+        ),
+    )
+
+
+class Calibration(Model):
+    """Traffic that goes to the other pool, so that what is not known of the line is measured."""
+
+    percent: Annotated[int, Field(ge=1, le=40)] = Field(
+        10,
+        description="Of a route's traffic, to the pool that does not serve it, while the line is not Known.",
+    )
+    window: CalibrationWindow = Field(description="When; at other times nothing is sent.")
+
+
 class BreakEven(Model):
     """The tokens per decode step above which speculation pays."""
 
@@ -38,6 +66,11 @@ class BreakEven(Model):
                 "tokensPerStep must be between 1 and 33: no decode step yields less than one token",
                 ".tokensPerStep",
             ),
+            Rule(
+                "self.source == 'Measured' || !has(self.calibration)",
+                "calibration is for source Measured: leave it out, or write source: Measured",
+                ".calibration",
+            ),
         )
     )
     source: Literal["Measured", "Fixed", "None"] = Field(
@@ -46,6 +79,11 @@ class BreakEven(Model):
     )
     tokens_per_step: DecimalText | None = Field(
         None, description='Tokens per decode step, as decimal text such as "1.60"; with source Fixed only.'
+    )
+    calibration: Calibration | None = Field(
+        None,
+        description="With source Measured only: a window in which some of the traffic measures the pool that the "
+        "route is not in. Without it only what traffic does by itself is measured.",
     )
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from specfleet.api.base import duration
 from specfleet.api.v1alpha1 import BreakEven, Enforcement, Initial, Policy, RoutePolicy, Speculation
 from specfleet.decision.break_even import Estimate
-from specfleet.decision.types import Override, RouteConfig
+from specfleet.decision.types import Calibration, Override, RouteConfig
 
 _OVERRIDES: dict[Speculation, Override] = {
     Speculation.AUTO: "Auto",
@@ -44,14 +44,34 @@ def route_config(
         block_seconds=duration(policy.block).total_seconds(),
         dwell_seconds=duration(policy.dwell).total_seconds(),
         exploration_max_percent=policy.exploration.max_percent,
+        calibration=_calibration(break_even),
     )
 
 
-def with_line(config: RouteConfig, estimate: Estimate) -> RouteConfig:
-    """`config` with its break-even line as it is now, where that is measured."""
+def with_line(config: RouteConfig, estimate: Estimate, now: float) -> RouteConfig:
+    """`config` with its break-even line as it is now, where that is measured, and what goes to measure it."""
     if config.certainty is None:
         return config
-    return replace(config, break_even=estimate.tokens_per_step, certainty=estimate.certainty)
+    until = None
+    if config.calibration is not None and estimate.certainty != "Known":
+        until = config.calibration.end(now)
+    return replace(
+        config,
+        break_even=estimate.tokens_per_step,
+        certainty=estimate.certainty,
+        calibrating=config.calibration.percent if config.calibration is not None and until is not None else 0,
+        calibrating_until=until or 0.0,
+    )
+
+
+def _calibration(break_even: BreakEven | None) -> Calibration | None:
+    if break_even is None or break_even.source != "Measured" or break_even.calibration is None:
+        return None
+    asked = break_even.calibration
+    hour, minute = asked.window.start.split(":")
+    return Calibration(
+        asked.percent, 3600.0 * int(hour) + 60.0 * int(minute), duration(asked.window.duration).total_seconds()
+    )
 
 
 def _fixed(break_even: BreakEven | None) -> Decimal | None:

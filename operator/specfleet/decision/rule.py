@@ -209,13 +209,15 @@ def _percent(state: RouteState, config: RouteConfig, now: float, hold: Hold | No
         return 100 if on else 0
     if hold is not None:
         return state.percent
+    fit = guard.calibrate and guard.off is None and guard.stay_off is None
+    calibrating = config.calibrating if fit else 0
     if not on:
-        return exploration_percent(state, config, now) if guard.explore else 0
+        return max(exploration_percent(state, config, now), calibrating) if guard.explore else 0
     if state.ramp_since is not None:
         for fraction, percent in RAMP:
             if now < state.ramp_since + fraction * config.dwell_seconds / 2.0:
                 return percent
-    return 100
+    return 100 - calibrating
 
 
 def exploration_percent(state: RouteState, config: RouteConfig, now: float) -> int:
@@ -301,7 +303,7 @@ def _phase(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room
     if no_room or (hold is not None and config.override == "Auto"):
         return Phase.HELD
     if state.served == "speculative":
-        return Phase.SETTLED if state.percent == 100 else Phase.MOVING
+        return Phase.SETTLED if state.percent in (100, 100 - config.calibrating) else Phase.MOVING
     return Phase.EXPLORING if state.percent > 0 else Phase.SETTLED
 
 

@@ -63,6 +63,16 @@ def faster(
     )
 
 
+def misses_in_any_pool(route: RouteSeen) -> bool:
+    """Whether the answers of either pool miss a goal of the route in this block, whatever share it has."""
+    slo = route.slo
+    return slo is not None and any(
+        _is_over(answers.time_per_output_token, slo.time_per_output_token)
+        or _is_over(answers.time_to_first_token, slo.time_to_first_token)
+        for answers in (route.speculative, route.baseline)
+    )
+
+
 def over_goal(route: RouteSeen, now: float) -> dict[str, str] | None:
     """Sentences by what is over its goal; none where nothing is, None where nothing can be said."""
     slo = route.slo

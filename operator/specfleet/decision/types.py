@@ -17,6 +17,23 @@ Certainty = Literal["Known", "Extrapolated", "Prior"]
 LINES: tuple[Line, ...] = ("Acceptance", "BreakEven")
 POOLS: tuple[Pool, ...] = ("baseline", "speculative")
 
+DAY_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A window of each day, `start` seconds after midnight UTC, in which `percent` of a route goes to the other pool
+    while its measured line is not Known."""
+
+    percent: int
+    start: float
+    seconds: float
+
+    def end(self, now: float) -> float | None:
+        """When the window that `now` lies in ends, in epoch seconds; None outside of it."""
+        begun = now - (now - self.start) % DAY_SECONDS
+        return begun + self.seconds if now < begun + self.seconds else None
+
 
 @dataclass(frozen=True, slots=True)
 class RouteConfig:
@@ -27,7 +44,8 @@ class RouteConfig:
 
     `certainty` None is a break-even line that a person has fixed; else it is measured, and `break_even` is what it is
     now, at the batch that the route's pool runs. Only one that is Known switches a route off; one that is Prior says
-    nothing, and the route explores for it to become known.
+    nothing, and the route explores for it to become known. `calibrating` is the percentage that goes to the other
+    pool now for that, until `calibrating_until`.
     """
 
     initial: Pool = "baseline"
@@ -40,6 +58,9 @@ class RouteConfig:
     block_seconds: float = 60.0
     dwell_seconds: float = 600.0
     exploration_max_percent: int = 10
+    calibration: Calibration | None = None
+    calibrating: int = 0
+    calibrating_until: float = 0.0
 
     def line_value(self, line: Line) -> float | None:
         """The value that a line's x is held against, in tokens per step; None where the line is not set."""
@@ -96,8 +117,9 @@ class Guard:
     """What the guards say of one route now. They act without a score: what they see cannot wait for evidence.
 
     `off` takes the route out of speculation, also during a ramp or a dwell; `stay_off` keeps one that is off from
-    coming back, and `explore` False stops its exploration as well. `why` is the sentence behind `off` or `stay_off`,
-    with figures. `notes` are sentences that change nothing.
+    coming back, and `explore` False stops its exploration as well. `calibrate` False keeps measuring of the other pool
+    from taking traffic. `why` is the sentence behind `off` or `stay_off`, with figures. `notes` are sentences that
+    change nothing.
     """
 
     off: Reason | None = None
@@ -105,6 +127,7 @@ class Guard:
     explore: bool = True
     why: str = ""
     notes: tuple[str, ...] = ()
+    calibrate: bool = True
 
 
 @dataclass(frozen=True, slots=True)

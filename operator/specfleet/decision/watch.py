@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specfleet.decision.guards import ALL_ACCEPTED, CANCELS_DIFFER, POD_FELL, resolved, told_only
 from specfleet.decision.measures import Answers, RouteSeen, Seen
@@ -18,12 +18,13 @@ from specfleet.decision.pressure import Load, Pressure, load
 from specfleet.decision.reasons import Hold, Reason
 from specfleet.decision.refusals import CHANCE, refused_alike, refused_more
 from specfleet.decision.significance import excess
-from specfleet.decision.slo import faster, has_room, over_goal, predicted
+from specfleet.decision.slo import faster, has_room, misses_in_any_pool, over_goal, predicted
 from specfleet.decision.types import Guard, Pool
 from specfleet.decision.window import Window
 
 SLO_BLOCKS = 3
 SLO_FREEZE_SECONDS = 3600.0
+CALIBRATION_PAUSE_SECONDS = 3600.0
 REFUSED_SECONDS = 24 * 3600.0
 FIRST_TRIALS = 200
 FIRST_SHARE = 0.03
@@ -59,6 +60,11 @@ class _Route:
     breached_since: float = 0.0
     refused_at: float | None = None
     alike_at: float | None = None
+    missed_at: float | None = None
+
+    def may_calibrate(self, now: float) -> bool:
+        """Whether the SLO was kept lately: measuring the other pool must not cost it."""
+        return self.missed_at is None or not 0.0 <= now - self.missed_at < CALIBRATION_PAUSE_SECONDS
 
 
 @dataclass(slots=True)
@@ -96,6 +102,8 @@ class Watch:
             window.add(seen.now, seen.block_seconds, route.speculative, route.baseline)
             if seen.renewed is not None:
                 window.renewed(seen.renewed)
+            if misses_in_any_pool(route):
+                self._routes[route.name].missed_at = seen.now
         loads = self._load(seen, "speculative"), self._load(seen, "baseline")
         self._pressure.block(*loads)
         overloaded = self._short(seen, *loads, found)
@@ -131,7 +139,13 @@ class Watch:
         judged = {route.name: route.judged for route in seen.routes}
         return Outcome(
             holds={name: hold for name, (hold, _) in results.items() if hold is not None},
-            guards={name: guard if judged[name] else told_only(guard) for name, (_, guard) in results.items()},
+            guards={
+                name: replace(
+                    guard if judged[name] else told_only(guard),
+                    calibrate=self._routes[name].may_calibrate(seen.now),
+                )
+                for name, (_, guard) in results.items()
+            },
             overloaded=overloaded,
             suppressed=suppressed,
             silent=_silent(seen, loads),

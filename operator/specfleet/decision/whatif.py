@@ -286,7 +286,7 @@ class Trial:
 
         `line` is the break-even line as it was then, where the policy has it measured.
         """
-        config = self._config if line is None else with_line(self._config, line)
+        config = self._config if line is None else with_line(self._config, line, recorded.at)
         if self._began is None:
             self._begin(recorded)
         percent = self._state.percent

@@ -186,7 +186,7 @@ def decide(
             decisions[name] = replace(one, name=name, verdict=replace(one.verdict, switched=moved))
             continue
         line = (lines or {}).get(name)
-        config = config if line is None else with_line(config, line)
+        config = config if line is None else with_line(config, line, now)
         held, guard = watched([other for other, its in groups.items() if its[0] == name], states[name])
         state, verdict = step(
             states[name], config, news.get(name), now, hold=hold or held, room=rooms.get(name), guard=guard

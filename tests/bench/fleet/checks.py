@@ -92,7 +92,7 @@ def is_false(minutes: Sequence[Minute], at: int) -> bool:
 
 
 def _against(minutes: Sequence[Minute], at: int, line: str, margin: float = 0.0) -> bool:
-    before = median(one.truth / getattr(one, line) for one in minutes[max(0, at - 30) : at])
+    before: float = median(one.truth / getattr(one, line) for one in minutes[max(0, at - 30) : at])
     return before < 1.0 - margin if minutes[at].on else before > 1.0 + margin
 
 

@@ -156,7 +156,7 @@ class Operated:
         share = self.state.percent / 100.0
         accepted = counts.tokens - counts.steps
         block = Block(at, counts.tokens, accepted, model.K * counts.steps, counts.requests, share)
-        self.config = with_line(self.config, line)
+        self.config = with_line(self.config, line, at)
         self.state, verdict = step(self.state, self.config, block, at, room=place)
         self.waits = verdict.no_room
 

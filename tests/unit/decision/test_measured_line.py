@@ -267,8 +267,8 @@ def test_a_firm_line_is_read_back() -> None:
 def test_the_line_of_a_policy_is_filled_in_only_where_it_is_measured() -> None:
     estimate = Estimate("Known", 1.42, (1.3, 1.5), 8.0, (2.0, 12.0), BEGIN)
     fixed = RouteConfig(break_even=1.6)
-    assert with_line(fixed, estimate) is fixed
-    assert with_line(RouteConfig(certainty="Prior"), estimate) == RouteConfig(certainty="Known", break_even=1.42)
+    assert with_line(fixed, estimate, BEGIN) is fixed
+    assert with_line(RouteConfig(certainty="Prior"), estimate, BEGIN) == RouteConfig(certainty="Known", break_even=1.42)
 
 
 def test_how_the_line_was_found_is_told() -> None:

@@ -438,7 +438,7 @@ SLOWER = Predicted(0.050, 0.045)
 @pytest.mark.parametrize("answers", [timed(0.041), timed(ttft=0.81), timed(0.041, 0.81)])
 def test_a_missed_slo_switches_off_where_baseline_is_faster_with_the_load(blocks: Blocks, answers: Answers) -> None:
     blocks.feed(goal(answers, predicted=FASTER), blocks=2)
-    assert blocks.guard() == Guard()
+    assert blocks.guard() == Guard(calibrate=False)
     blocks.feed(goal(answers, predicted=FASTER))
     assert blocks.guard().off is Reason.SLO_BREACHED
     assert "in 3 blocks in a row" in blocks.guard().why
@@ -495,14 +495,14 @@ def test_without_curves_baseline_must_keep_the_slo_at_no_smaller_batch(
 )
 def test_what_is_no_evidence_of_a_missed_slo(blocks: Blocks, route: RouteSeen) -> None:
     blocks.feed(replace(route, predicted=FASTER), blocks=3)
-    assert (blocks.guard(), blocks.last.holds) == (Guard(), {})
+    assert (replace(blocks.guard(), calibrate=True), blocks.last.holds) == (Guard(), {})
 
 
 def test_a_block_within_the_slo_begins_the_row_anew_and_a_thin_one_does_not(blocks: Blocks) -> None:
     over, thin, within = timed(0.041), timed(0.041, requests=3), timed(0.039)
     for answers in (over, over, within, over, over, thin):
         blocks.feed(goal(answers, predicted=FASTER))
-    assert blocks.guard() == Guard()
+    assert blocks.guard() == Guard(calibrate=False)
     blocks.feed(goal(over, predicted=FASTER))
     assert blocks.guard().off is Reason.SLO_BREACHED
 
@@ -539,3 +539,20 @@ def test_routes_that_are_gone_are_forgotten(blocks: Blocks) -> None:
     assert set(blocks.last.guards) == {"code"}
     blocks.feed(ON)
     assert blocks.guard() == Guard()
+
+
+# --- calibration
+
+
+def test_an_slo_that_either_pool_misses_pauses_calibration_for_an_hour(blocks: Blocks) -> None:
+    blocks.feed(goal(timed(0.039, 0.7)))
+    assert blocks.guard().calibrate
+    for missed in (goal(timed(0.041)), goal(FINE, baseline=timed(0.041)), goal(FINE, baseline=timed(ttft=0.9))):
+        blocks.feed(missed)
+        assert not blocks.guard().calibrate
+        blocks.feed(goal(timed(0.030)), blocks=59)
+        assert not blocks.guard().calibrate
+        blocks.feed(goal(timed(0.030)))
+        assert blocks.guard().calibrate
+    blocks.feed(goal(FINE, baseline=timed(0.041, requests=5)))
+    assert blocks.guard().calibrate

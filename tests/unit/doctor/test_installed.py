@@ -155,7 +155,7 @@ def test_a_line_that_is_not_measured_for_hours_is_told() -> None:
         "the break-even line of route chat has not been measured for more than an hour",
         "both pools serve streams, at least 200 of each: until then nothing switches these routes",
         "let both pools serve: policy.initial: Baseline with exploration.maxPercent above 0, or another route "
-        "with speculation: Never; or write breakEven {source: Fixed} or minAcceptancePercent",
+        "with speculation: Never, or breakEven.calibration; or write breakEven {source: Fixed} or minAcceptancePercent",
     )
     assert list(fleets._unmeasured(now, "", routes_since("2026-11-30T11:30:00Z"))) == []
     assert list(fleets._unmeasured(now, "", routes_since("2026-11-30T10:00:00Z", "Gathering"))) == []

@@ -178,7 +178,8 @@ def _unmeasured(now: datetime, about: str, status: Manifest) -> Iterator[Item]:
             f"the break-even line of route {', '.join(names)} has not been measured for more than an hour",
             "both pools serve streams, at least 200 of each: until then nothing switches these routes",
             "let both pools serve: policy.initial: Baseline with exploration.maxPercent above 0, or another route "
-            "with speculation: Never; or write breakEven {source: Fixed} or minAcceptancePercent",
+            "with speculation: Never, or breakEven.calibration; or write breakEven {source: Fixed} or "
+            "minAcceptancePercent",
         )
 
 
