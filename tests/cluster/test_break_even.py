@@ -15,7 +15,7 @@ from tests.node.load import Load, clients
 pytestmark = pytest.mark.cluster
 
 MEASURED = {"breakEven": {"source": "Measured"}, "initial": "Speculative", "block": "1s", "dwell": "8s"}
-ROUTES = [
+ROUTES: list[Body] = [
     {"name": "code", "match": [{"header": {"name": "x-route", "value": "code"}}], "speculation": "Never"},
     {"name": "chat"},
 ]
