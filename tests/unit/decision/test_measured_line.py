@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from specfleet.decision.evidence import MIN_REQUESTS, THRESHOLD
 from specfleet.decision.policy import with_line
 from specfleet.decision.reasons import Phase, Reason
 from specfleet.decision.rule import Block, Guard, RouteConfig, RouteState, Verdict, decode, start, step
+from specfleet.decision.sealed import sealed
 from specfleet.decision.types import Certainty
 
 BEGIN = 1_800_000_000.0
@@ -231,7 +231,7 @@ def earlier(text: str, version: str, cause: str) -> str:
         first, partial, blocks = line.split("|")
         old_lines.append("|".join([first.rpartition(",")[0], partial, blocks]))
     body = ";".join([version, head, *old_lines])
-    return f"{body};{zlib.crc32(body.encode()):08x}"
+    return sealed(body)
 
 
 @pytest.mark.parametrize(
@@ -252,10 +252,9 @@ def test_states_of_version_2_are_read() -> None:
     assert decode(earlier(state.encode(), "2", ""), fixed, at) == state
     # Another version's number over this version's text is no state, nor the other way round.
     body = state.encode().rpartition(";")[0]
-    for wrong in ("2" + body[1:], earlier(state.encode(), "2", "").rpartition(";")[0].replace("2", "3", 1)):
-        assert decode(f"{wrong};{zlib.crc32(wrong.encode()):08x}", fixed, at, "baseline") == start(
-            fixed, at, "baseline"
-        )
+    of_version_2 = earlier(state.encode(), "2", "").rpartition(";")[0]
+    for wrong in ("2" + body[1:], of_version_2.replace("2", "3", 1), "9" + body[1:]):
+        assert decode(sealed(wrong), fixed, at, "baseline") == start(fixed, at, "baseline")
 
 
 def test_a_firm_line_is_read_back() -> None:
