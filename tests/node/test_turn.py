@@ -23,8 +23,8 @@ pytestmark = pytest.mark.node
 NAME = "turn"
 ROUTE = "work"
 DRAFT = "ngram"
-BLOCK_SECONDS = 20
-DWELL_SECONDS = 100
+BLOCK_SECONDS = 30
+DWELL_SECONDS = 300  # ten blocks, as by default
 OFF_BLOCKS, ON_BLOCKS = 12, 25
 CLIENTS = 6
 

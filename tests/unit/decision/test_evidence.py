@@ -72,10 +72,15 @@ def test_blocks_longer_than_half_an_hour_are_gathered_over_two_of_them() -> None
 # --- what a block counts for
 
 
-def test_a_request_counts_for_less_where_it_had_fewer_steps_than_usual() -> None:
-    # 400 steps a request, then 100: of (0.98 x 4000 + 1000) / (0.98 x 10 + 10) usual steps ten requests are 4.02.
+def test_a_request_counts_for_less_where_its_tokens_are_fewer_than_the_usual_steps() -> None:
+    # 400 steps a request, then 100 in 125 tokens: usual are (.98 x 4000 + 1000) / (.98 x 10 + 10) steps.
     state = counted((60.0, 4000, 1000, 16_000, 10), (120.0, 1000, 250, 4000, 10))
-    assert [one.evidence for one in state.recent] == [10.0, pytest.approx(1000 / (4920 / 19.8), rel=1e-5)]
+    assert [one.evidence for one in state.recent] == [10.0, pytest.approx(1250 / (4920 / 19.8), rel=1e-5)]
+
+
+def test_requests_count_in_full_where_the_same_tokens_have_come_to_take_fewer_steps() -> None:
+    state = counted((60.0, 4000, 0, 16_000, 10), (120.0, 1000, 3000, 4000, 10))
+    assert [one.evidence for one in state.recent] == [10.0, 10.0]
 
 
 def test_the_noise_is_learned_from_blocks_six_apart_weighted_by_their_requests() -> None:

@@ -176,7 +176,7 @@ def score_of_one(config: RouteConfig, x: float, **counts: int) -> Callable[[], o
 
 
 def few_requests(count: int) -> object:
-    return score_of_one(ON, 1.50, requests=count, steps=400)()
+    return score_of_one(ON, 1.50, requests=count, steps=200)()
 
 
 def blocks_to_switch(config: RouteConfig, x: float) -> Callable[[], object]:
@@ -301,8 +301,8 @@ NUMBERS = [
     Number(evidence, "MID", score_of_one(OFF, 1.72), 0.499, "baseline"),
     Number(evidence, "DELTA", score_of_one(ON, 1.50), 0.472),
     Number(evidence, "TAU", score_of_one(ON, 1.50), 0.472),
-    Number(evidence, "STEPS_PER_REQUEST_PRIOR", score_of_one(ON, 1.50, requests=4, steps=400), 0.07),
-    Number(evidence, "STEPS_PRIOR_REQUESTS", lambda: [few_requests(n) for n in (5, 6)], [0.07, 0.121]),
+    Number(evidence, "STEPS_PER_REQUEST_PRIOR", score_of_one(ON, 1.50, requests=4, steps=200), 0.053),
+    Number(evidence, "STEPS_PRIOR_REQUESTS", lambda: [few_requests(n) for n in (5, 6)], [0.053, 0.121]),
     Number(evidence, "MIN_REQUESTS", requests_at_the_switch, 10),
     Number(evidence, "BLOCK_REQUESTS", lambda: [minutes_to_a_block(n, 400)() for n in (2, 3)], [2, 1]),
     Number(evidence, "THIN_BLOCKS", minutes_of_one_request, 3),
@@ -343,7 +343,7 @@ def test_each_number_makes_what_the_manual_says_and_another_one_makes_something_
 
 
 def test_a_route_starts_with_a_variance_of_a_half_a_request() -> None:
-    assert score_of_one(ON, 1.50, requests=4, steps=400)() == 0.07
+    assert score_of_one(ON, 1.50, requests=4, steps=200)() == 0.053
     for variance in (0.45, 0.55):
         route = Route()
         route.tick(NINE)
