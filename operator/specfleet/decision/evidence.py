@@ -186,8 +186,8 @@ def _closed(state: LineState, line: Line, counts: Gathered, pool: Pool) -> LineS
     per_request = STEPS_PER_REQUEST_PRIOR
     if state.requests_sum > STEPS_PRIOR_REQUESTS:
         per_request = state.steps_sum / state.requests_sum
-    # An answer that is much shorter than usual says less. Tokens and not steps are held against the usual steps: content
-    # that has come to be drafted well takes fewer steps, which is news and must not count for less.
+    # An answer much shorter than usual says less. Tokens and not steps are held against the usual steps: content that
+    # has come to be drafted well takes fewer steps, which is news and must not count for less.
     block = Closed(
         accepted=counts.accepted,
         weight=counts.steps if line == "BreakEven" else counts.drafted,
