@@ -39,7 +39,7 @@ from tests.node.install import (
     pods_of,
     remove,
 )
-from tests.node.kube import Kube, KubeError, Manifest
+from tests.node.kube import Kube, Manifest, wait_for
 from tests.node.traffic import Ask
 from tests.testbed import api
 
@@ -114,7 +114,7 @@ async def run(options: argparse.Namespace, endpoint: str, engines: dict[str, str
                     content = {kind: routed(make, ROUTES[arm]) for kind, make in CONTENT.items()}
                     one = await window(session, arm, endpoint, load, options.learn_seconds, f"learn-{turn}", content)
                     say(f"learning {turn + 1}/{options.learn_windows}, {load} clients {arm}: {one.step_ms:.1f} ms")
-        text = await asyncio.to_thread(curves_when_written, kube, time.time())
+        text = await asyncio.to_thread(curves_when_written, kube)
         curves = decode(text)
         results = []
         for load in options.loads:
@@ -156,18 +156,19 @@ def compared(curves: Any, load: int, pairs: Sequence[dict[str, tuple[Window, flo
     }
 
 
-def curves_when_written(kube: Kube, since: float) -> str:
-    """`status.curves` as written after `since`: status follows at most ten minutes later."""
-    until = since + 720.0
-    first = ((kube.get("specdeployment", NAME, NAMESPACE) or {}).get("status") or {}).get("curves")
-    while time.time() < until:
-        found = ((kube.get("specdeployment", NAME, NAMESPACE) or {}).get("status") or {}).get("curves")
-        if found and found != first:
-            return str(found)
-        time.sleep(5.0)
-    if first:
-        return str(first)
-    raise KubeError("expected status.curves, found none")
+def curves_when_written(kube: Kube) -> str:
+    """`status.curves` with all that was measured so far: an edit has status written at once, not within minutes."""
+    edited = fleet()
+    edited["spec"]["policy"]["dwell"] = "11m"
+    kube.apply(edited)
+
+    def written() -> str | None:
+        found = kube.get("specdeployment", NAME, NAMESPACE) or {}
+        status = found.get("status") or {}
+        current = status.get("observedGeneration") == found.get("metadata", {}).get("generation")
+        return status.get("curves") if current else None
+
+    return wait_for("status.curves after an edit", written, seconds=120)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
