@@ -139,7 +139,7 @@ def configs(spec: SpecDeploymentSpec) -> dict[str, RouteConfig]:
     if external is None or (external.baseline is not None and external.speculative is not None):
         return found
     only: Pool = "speculative" if external.baseline is None else "baseline"
-    return {name: replace(config, initial=only, override="Auto") for name, config in found.items()}
+    return {name: replace(config, initial=only, override="Auto", calibration=None) for name, config in found.items()}
 
 
 def for_all_routes(spec: SpecDeploymentSpec, increment: Increment) -> dict[str, Increment]:

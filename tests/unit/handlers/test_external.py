@@ -14,7 +14,7 @@ from specfleet.cluster.endpoints import Endpoint, PodFacts, ServiceFacts
 from specfleet.decision.reasons import Hold
 from specfleet.decision.rule import Block
 from specfleet.engines.arguments import read
-from specfleet.handlers.decide import decide, states_of
+from specfleet.handlers.decide import configs, decide, states_of
 from specfleet.handlers.external import assess_pools
 from specfleet.handlers.outside import Outside
 from specfleet.handlers.seen import SeenPod, SeenPool, is_rolling
@@ -191,6 +191,17 @@ def test_one_pool_alone_has_every_route_and_no_override() -> None:
     decided = decide(spec, states_of(spec, {}, {}, 1.0), {}, 1.0, None, {})
     assert {one.verdict.pool for one in decided.values()} == {"speculative"}
     assert {one.verdict.speculative_percent for one in decided.values()} == {100}
+
+
+@pytest.mark.parametrize(("pools", "calibrated"), [(("baseline", "speculative"), True), (("speculative",), False)])
+def test_one_pool_alone_has_nothing_to_measure_in_another(pools: tuple[str, ...], calibrated: bool) -> None:
+    calibration = {"window": {"start": "00:00", "duration": "24h"}}
+    spec = spec_of(
+        pools={"strategy": "External", "external": {pool: {"service": pool} for pool in pools}},
+        target={"model": "o/n", "servedName": "chat"},
+        policy={"breakEven": {"source": "Measured", "calibration": calibration}},
+    )
+    assert all((config.calibration is not None) is calibrated for config in configs(spec).values())
 
 
 def counted(outside: Outside, *pages: str, at: float) -> None:
