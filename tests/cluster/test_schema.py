@@ -288,27 +288,12 @@ BROKEN_RULES: dict[str, tuple[Document, str]] = {
         ),
         "calibration is for source Measured",
     ),
-    "calibration at an hour that is none": (
-        changed("spec.policy.breakEven", {"source": "Measured", "calibration": {"window": {"start": "24:00"}}}),
-        "spec.policy.breakEven.calibration.window.start",
-    ),
     "calibration for a minute": (
         changed(
             "spec.policy.breakEven",
             {"source": "Measured", "calibration": {"window": {"start": "01:00", "duration": "1m"}}},
         ),
         "a window's duration must be 10m to 24h",
-    ),
-    "calibration with half of the traffic": (
-        changed(
-            "spec.policy.breakEven",
-            {"source": "Measured", "calibration": {"percent": 50, "window": {"start": "01:00"}}},
-        ),
-        "spec.policy.breakEven.calibration.percent",
-    ),
-    "calibration at any time": (
-        changed("spec.policy.breakEven", {"source": "Measured", "calibration": {"percent": 10}}),
-        "spec.policy.breakEven.calibration.window",
     ),
     "a block of hours": (changed("spec.policy.block", "2h"), "block must be 1s to 1h"),
     "an SLO without a time": (changed("spec.policy.slo", {"percentile": 95}), "write timePerOutputToken"),
@@ -439,6 +424,13 @@ REFUSED_FIELDS: dict[str, Document] = {
     "a format twice": changed(
         "spec.routing.routes", [{"name": "a", "match": [{"responseFormat": ["text", "text"]}]}, {"name": "b"}]
     ),
+    "calibration at an hour that is none": changed(
+        "spec.policy.breakEven", {"source": "Measured", "calibration": {"window": {"start": "24:00"}}}
+    ),
+    "calibration with all of the traffic": changed(
+        "spec.policy.breakEven", {"source": "Measured", "calibration": {"percent": 91, "window": {"start": "01:00"}}}
+    ),
+    "calibration at any time": changed("spec.policy.breakEven", {"source": "Measured", "calibration": {"percent": 10}}),
     "an external Service that is no name": external(pools__external__baseline={"service": "a.b"}),
     "an external port of 0": external(pools__external__baseline={"service": "a", "port": 0}),
     "a Prometheus with a password": changed(

@@ -45,9 +45,10 @@ class CalibrationWindow(Model):
 class Calibration(Model):
     """Traffic that goes to the other pool, so that what is not known of the line is measured."""
 
-    percent: Annotated[int, Field(ge=1, le=40)] = Field(
-        10,
-        description="Of a route's traffic, to the pool that does not serve it, while the line is not Known.",
+    percent: Annotated[int, Field(ge=1, le=90)] = Field(
+        50,
+        description="Of a route's traffic, to the pool that does not serve it, while the line is not Known: so much "
+        "that both pools run about the same batch.",
     )
     window: CalibrationWindow = Field(description="When; at other times nothing is sent.")
 
