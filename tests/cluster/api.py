@@ -104,6 +104,12 @@ class Api:
                 raise
 
 
+def person_side(body: Body) -> Body:
+    """What a person wrote, or a controller may have put beside it: all metadata but the server's own book-keeping."""
+    kept = ("resourceVersion", "managedFields")
+    return {key: value for key, value in body["metadata"].items() if key not in kept}
+
+
 def eventually(what: str, look: Callable[[], T | None], seconds: float = DEADLINE_SECONDS) -> T:
     """The first answer that is neither None nor empty. Fails with `what` and the last error when the time is up."""
     end = time.monotonic() + seconds

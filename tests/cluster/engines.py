@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from tests.cluster.api import Body, Refused, eventually
+from tests.cluster.api import Body, Refused, eventually, person_side
 from tests.cluster.conftest import World
 from tests.cluster.http_server import Answer, HttpServer
 from tests.cluster.kubelet import NODE
@@ -169,12 +169,8 @@ class Team:
 
     def written(self) -> dict[str, Body]:
         """All of the team's objects that a write can change, but for status and the server's own book-keeping."""
-        book = ("resourceVersion", "managedFields")
         return {
-            f"{kind}/{one['metadata']['name']}": {
-                "metadata": {key: value for key, value in one["metadata"].items() if key not in book},
-                "spec": one["spec"],
-            }
+            f"{kind}/{one['metadata']['name']}": {"metadata": person_side(one), "spec": one["spec"]}
             for kind in ("Deployment", "Service", "Pod")
             for one in self._objects(kind)
         }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
 import pytest
 
-from tests.cluster.api import OWNED, Body, eventually
+from tests.cluster.api import OWNED, eventually, person_side
 from tests.cluster.conftest import World
 
 pytestmark = pytest.mark.cluster
@@ -39,12 +38,6 @@ def labelled(world: World, service: str, label: str) -> bool:
     """Whether a Service has a label."""
     found = world.api.get("Service", world.namespace, service)
     return found is not None and label in found["metadata"]["labels"]
-
-
-def person_side(body: Body) -> dict[str, Any]:
-    """What a person wrote, or a controller may have put beside it: all metadata but the server's own book-keeping."""
-    kept = ("resourceVersion", "managedFields")
-    return {key: value for key, value in body["metadata"].items() if key not in kept}
 
 
 def test_everything_is_applied_then_nothing_more_is_written(world: World) -> None:

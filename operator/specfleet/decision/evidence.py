@@ -243,7 +243,7 @@ def _gain(x: float, value: float, variance: float, evidence: float, pool: Pool) 
 
 
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-"""Student\'s t, two-sided 95 %, by degrees of freedom."""
+"""Student's t, two-sided 95 %, by degrees of freedom."""
 
 
 def estimate(blocks: tuple[Closed, ...]) -> tuple[float, float | None] | None:

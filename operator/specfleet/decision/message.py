@@ -30,12 +30,10 @@ def message(verdict: Verdict, state: RouteState, config: RouteConfig, now: float
         parts.append("The break-even line is not measured yet and says nothing.")
     if state.mode == "speculative" and state.line("BreakEven").says_switch("speculative"):
         parts.extend(["Only a line that is known switches off."] if not config.may_switch_off("BreakEven") else [])
-    if config.calibrating and state.percent == (
-        100 - config.calibrating if state.served == "speculative" else config.calibrating
-    ):
-        other = "baseline" if state.served == "speculative" else "speculation"
+    if verdict.calibrating and config.calibrating_until is not None:
+        other = "baseline" if verdict.pool == "speculative" else "speculation"
         until = clock(config.calibrating_until, now)
-        parts.append(f"Calibrating: {config.calibrating} % go to {other} until {until}, to measure the line.")
+        parts.append(f"Calibrating: {verdict.calibrating} % go to {other} until {until}, to measure the line.")
     if shown is not None and shown.score > 0.0:
         direction = "off" if state.mode == "speculative" else "on"
         parts.append(f"Score {shown.score:.1f} of {shown.threshold:.1f} towards {direction}.")

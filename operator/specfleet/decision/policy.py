@@ -55,13 +55,7 @@ def with_line(config: RouteConfig, estimate: Estimate, now: float) -> RouteConfi
     until = None
     if config.calibration is not None and estimate.certainty != "Known":
         until = config.calibration.end(now)
-    return replace(
-        config,
-        break_even=estimate.tokens_per_step,
-        certainty=estimate.certainty,
-        calibrating=config.calibration.percent if config.calibration is not None and until is not None else 0,
-        calibrating_until=until or 0.0,
-    )
+    return replace(config, break_even=estimate.tokens_per_step, certainty=estimate.certainty, calibrating_until=until)
 
 
 def _calibration(break_even: BreakEven | None) -> Calibration | None:

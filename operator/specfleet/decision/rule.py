@@ -67,10 +67,14 @@ def step(
     else:
         blocked = False
     state, switched, unplaced = _placed(state, config, now, hold, room)
+    calibrating = 0
     if not unplaced:  # a move that waits for room leaves the traffic as it is
-        state = replace(state, percent=_percent(state, config, now, hold, guard))
+        calibrating = _calibrating(state, config, now, hold, guard)
+        state = replace(state, percent=_percent(state, config, now, hold, guard, calibrating))
     wanted = _other(state.mode) if blocked else state.mode
-    return state, _verdict(state, config, now, hold, wanted, guard, switched=switched, no_room=blocked or unplaced)
+    return state, _verdict(
+        state, config, now, hold, wanted, guard, calibrating, switched=switched, no_room=blocked or unplaced
+    )
 
 
 def usable(block: Block) -> bool:
@@ -202,22 +206,40 @@ def _placed(
     return moved, True, False
 
 
-def _percent(state: RouteState, config: RouteConfig, now: float, hold: Hold | None, guard: Guard) -> int:
+def _percent(
+    state: RouteState, config: RouteConfig, now: float, hold: Hold | None, guard: Guard, calibrating: int
+) -> int:
     """The share of the route's traffic for speculation: whole, ramped after a switch on, explored while off."""
     on = state.served == "speculative"
     if config.override != "Auto" or not config.enforce:
         return 100 if on else 0
     if hold is not None:
         return state.percent
-    fit = guard.calibrate and guard.off is None and guard.stay_off is None
-    calibrating = config.calibrating if fit else 0
     if not on:
-        return max(exploration_percent(state, config, now), calibrating) if guard.explore else 0
+        return (calibrating or exploration_percent(state, config, now)) if guard.explore else 0
+    ramp = _ramp_percent(state, config, now)
+    return 100 - calibrating if ramp is None else ramp
+
+
+def _ramp_percent(state: RouteState, config: RouteConfig, now: float) -> int | None:
+    """The share of a route that has just come on; None where no ramp goes on."""
     if state.ramp_since is not None:
         for fraction, percent in RAMP:
             if now < state.ramp_since + fraction * config.dwell_seconds / 2.0:
                 return percent
-    return 100 - calibrating
+    return None
+
+
+def _calibrating(state: RouteState, config: RouteConfig, now: float, hold: Hold | None, guard: Guard) -> int:
+    """The percentage that goes to the pool that does not serve the route, to measure it; what else moves goes first."""
+    asked, free = config.calibration, config.override == "Auto" and config.enforce and hold is None
+    if asked is None or config.calibrating_until is None or not free:
+        return 0
+    if not guard.calibrate or guard.off is not None or guard.stay_off is not None:
+        return 0
+    if state.served == "speculative":
+        return asked.percent if _ramp_percent(state, config, now) is None else 0
+    return asked.percent if guard.explore and asked.percent > exploration_percent(state, config, now) else 0
 
 
 def exploration_percent(state: RouteState, config: RouteConfig, now: float) -> int:
@@ -274,6 +296,7 @@ def _verdict(
     hold: Hold | None,
     wanted: Pool,
     guard: Guard,
+    calibrating: int,
     *,
     switched: bool,
     no_room: bool,
@@ -284,7 +307,7 @@ def _verdict(
     verdict = Verdict(
         pool=state.served,
         wanted_pool=wanted,
-        phase=_phase(state, config, hold, no_room=no_room),
+        phase=_phase(state, config, hold, calibrating, no_room=no_room),
         reason=reason,
         message="",
         speculative_percent=state.percent,
@@ -295,15 +318,16 @@ def _verdict(
         switched=switched,
         next_look_at=end if end > now else None,
         no_room=no_room,
+        calibrating=calibrating,
     )
     return replace(verdict, message=message(verdict, state, config, now, guard))
 
 
-def _phase(state: RouteState, config: RouteConfig, hold: Hold | None, *, no_room: bool) -> Phase:
+def _phase(state: RouteState, config: RouteConfig, hold: Hold | None, calibrating: int, *, no_room: bool) -> Phase:
     if no_room or (hold is not None and config.override == "Auto"):
         return Phase.HELD
     if state.served == "speculative":
-        return Phase.SETTLED if state.percent in (100, 100 - config.calibrating) else Phase.MOVING
+        return Phase.SETTLED if state.percent == 100 - calibrating else Phase.MOVING
     return Phase.EXPLORING if state.percent > 0 else Phase.SETTLED
 
 

@@ -44,8 +44,8 @@ class RouteConfig:
 
     `certainty` None is a break-even line that a person has fixed; else it is measured, and `break_even` is what it is
     now, at the batch that the route's pool runs. Only one that is Known switches a route off; one that is Prior says
-    nothing, and the route explores for it to become known. `calibrating` is the percentage that goes to the other
-    pool now for that, until `calibrating_until`.
+    nothing, and the route explores for it to become known. `calibrating_until` is the end of the calibration window
+    that is open for that now; None where none is.
     """
 
     initial: Pool = "baseline"
@@ -59,8 +59,7 @@ class RouteConfig:
     dwell_seconds: float = 600.0
     exploration_max_percent: int = 10
     calibration: Calibration | None = None
-    calibrating: int = 0
-    calibrating_until: float = 0.0
+    calibrating_until: float | None = None
 
     def line_value(self, line: Line) -> float | None:
         """The value that a line's x is held against, in tokens per step; None where the line is not set."""
@@ -144,7 +143,8 @@ class Evidence:
 class Verdict:
     """The answer to one step. `pool` serves the route, or is to; `wanted_pool` is what the rule alone would choose.
 
-    `speculative_percent` is the share of traffic to send to speculation. `tokens_per_step_interval` is a 95 % interval
+    `speculative_percent` is the share of traffic to send to speculation; `calibrating` is the percentage that goes to
+    the pool that does not serve the route, to measure it. `tokens_per_step_interval` is a 95 % interval
     over the last blocks, None with fewer than two. `switched` is true on the step that moves `pool`.
     """
 
@@ -161,3 +161,4 @@ class Verdict:
     switched: bool
     next_look_at: float | None
     no_room: bool
+    calibrating: int

@@ -101,11 +101,15 @@ def test_guards_and_holds_go_first(pool: Pool, more: dict[str, Any], percent: in
     assert "Calibrating" not in verdict.message
 
 
-def test_a_ramp_goes_first() -> None:
-    of = with_line(config(), PRIOR, NIGHT)
-    state = replace(start(of, NIGHT - 30.0, "speculative"), ramp_since=NIGHT - 30.0)
+@pytest.mark.parametrize(("seconds", "percent"), [(30.0, 10), (150.0, 50)])
+@pytest.mark.parametrize("asked", [15, 50, 90])
+def test_a_ramp_goes_first_and_is_told_as_one(asked: int, seconds: float, percent: int) -> None:
+    calibration = {"source": "Measured", "calibration": WINDOW | {"percent": asked}}
+    of = with_line(config(breakEven=calibration), PRIOR, NIGHT)
+    state = replace(start(of, NIGHT - seconds, "speculative"), ramp_since=NIGHT - seconds)
     _, verdict = step(state, of, None, NIGHT)
-    assert (verdict.speculative_percent, verdict.phase) == (10, Phase.MOVING)
+    assert (verdict.speculative_percent, verdict.phase) == (percent, Phase.MOVING)
+    assert "Calibrating" not in verdict.message
 
 
 @pytest.mark.parametrize("changes", [{"override": "Always"}, {"override": "Never"}, {"enforce": False}])

@@ -480,22 +480,24 @@ def test_without_curves_baseline_must_keep_the_slo_at_no_smaller_batch(
 
 
 @pytest.mark.parametrize(
-    "route",
+    ("route", "calibrate"),
     [
-        goal(timed(0.041, requests=19)),
-        goal(timed(0.039, 0.79)),
-        goal(timed(0.041), percent=10),
-        goal(timed(ttft=5.0), percent=50),
-        goal(timed(ttft=5.0), served_since=START),
-        goal(timed(float("nan"))),
-        goal(timed(0.041), mode="baseline", served="baseline"),
-        goal(timed(0.041), slo=None),
-        goal(timed(0.041), slo=Slo(time_to_first_token=0.8)),
+        (goal(timed(0.041, requests=19)), True),
+        (goal(timed(0.039, 0.79)), True),
+        (goal(timed(0.041), percent=10), False),
+        (goal(timed(ttft=5.0), percent=50), False),
+        (goal(timed(ttft=5.0), served_since=START), False),
+        (goal(timed(float("nan"))), True),
+        (goal(timed(0.041), mode="baseline", served="baseline"), False),
+        (goal(timed(0.041), slo=None), True),
+        (goal(timed(0.041), slo=Slo(time_to_first_token=0.8)), True),
     ],
 )
-def test_what_is_no_evidence_of_a_missed_slo(blocks: Blocks, route: RouteSeen) -> None:
+def test_what_is_no_evidence_of_a_missed_slo_and_what_calibration_stops_for_anyway(
+    blocks: Blocks, route: RouteSeen, calibrate: bool
+) -> None:
     blocks.feed(replace(route, predicted=FASTER), blocks=3)
-    assert (replace(blocks.guard(), calibrate=True), blocks.last.holds) == (Guard(), {})
+    assert (blocks.guard(), blocks.last.holds) == (Guard(calibrate=calibrate), {})
 
 
 def test_a_block_within_the_slo_begins_the_row_anew_and_a_thin_one_does_not(blocks: Blocks) -> None:

@@ -262,7 +262,7 @@ def test_whole_answers_are_kept_while_streams_are_few() -> None:
 def measured_fleet() -> Traffic:
     traffic = Traffic(new())
     traffic.read(2, 3)
-    traffic.minutes(30, base=3, spec=3)
+    traffic.minutes(60, base=3, spec=3)
     return traffic
 
 
@@ -271,16 +271,16 @@ def test_a_line_is_read_at_the_batch_of_the_pool_that_serves_the_route() -> None
     on = start(configs(SPEC)["chat"], NOW, "speculative")
     found = traffic.times.estimate(SPEC, traffic.state, on, ["chat"], traffic.now)
     assert found.certainty == "Known"
-    assert found.batch == pytest.approx(6.0, rel=0.01)
+    assert found.batch == pytest.approx(6.0, rel=0.005)
     assert found.tokens_per_step == pytest.approx(1.6, rel=0.02)
     # One that would come back is read at what speculation would run with it.
     off = start(configs(SPEC)["chat"], NOW, "baseline")
     back = traffic.times.estimate(SPEC, traffic.state, off, ["chat"], traffic.now)
-    assert back.batch == pytest.approx(12.0, rel=0.01)
+    assert back.batch == pytest.approx(12.0, rel=0.005)
     together = traffic.times.estimate(SPEC, traffic.state, off, ["chat", "code", "gone"], traffic.now)
-    assert together.batch == pytest.approx(18.0, rel=0.01)
+    assert together.batch == pytest.approx(18.0, rel=0.005)
     nowhere = traffic.times.estimate(SPEC, fleet(speculative=0), off, ["chat"], traffic.now)
-    assert nowhere.batch == pytest.approx(6.0, rel=0.01)
+    assert nowhere.batch == pytest.approx(6.0, rel=0.005)
 
 
 def test_drafts_that_cost_no_step_are_taken_to_pay_until_it_is_measured() -> None:
