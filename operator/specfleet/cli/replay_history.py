@@ -13,9 +13,10 @@ from specfleet.cli.history.reading import pieces
 from specfleet.cli.history.recorded import Grid, Kind
 from specfleet.cli.history.request import HistoryProblem, Request
 from specfleet.decision.reasons import Hold
+from specfleet.decision.recorded_pace import Pace
 from specfleet.decision.samples import Kind as Dropped
 from specfleet.decision.types import Pool, RouteConfig
-from specfleet.decision.whatif import Outcome, Pace, Recorded, Trial
+from specfleet.decision.whatif import Outcome, Recorded, Trial
 from specfleet.metrics.promapi import Endpoint, PromApi, PrometheusError
 
 _SOME_GAPS = 12

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specfleet.decision.reasons import Hold, Reason
+from specfleet.decision.recorded_pace import Pace
 from specfleet.decision.rule import Block, RouteConfig, start, step
 from specfleet.decision.types import Pool
-from specfleet.decision.whatif import Outcome, Pace, Recorded, Timed, Traffic, Trial
+from specfleet.decision.whatif import Outcome, Recorded, Timed, Traffic, Trial
 
 BEGIN = 1_764_374_400.0
 CONFIG = RouteConfig(initial="speculative", break_even=1.6)
