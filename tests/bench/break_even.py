@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import random
 import sys
 import time
@@ -76,16 +75,19 @@ def routed(make: prompts.Maker, route: str) -> prompts.Maker:
     return made
 
 
-async def gauged(session: aiohttp.ClientSession, url: str, ended: asyncio.Event) -> float:
-    """Running requests of one engine, the mean of a reading each second."""
+async def gauged(session: aiohttp.ClientSession, url: str, seconds: float) -> float:
+    """Running requests of one engine for so long, the mean of a reading each second.
+
+    Not to the end of the last streams: those run among fewer, and the window leaves them out.
+    """
     found = []
-    while not ended.is_set():
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         async with session.get(url + "/metrics") as response:
             page = await response.text()
         lines = [line for line in page.splitlines() if line.startswith("vllm:num_requests_running{")]
         found.append(sum(float(line.rpartition(" ")[2]) for line in lines))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), 1.0)
+        await asyncio.sleep(1.0)
     return fmean(found)
 
 
@@ -93,11 +95,9 @@ async def measured(
     session: aiohttp.ClientSession, arm: str, url: str, load: int, seconds: float, seed: str
 ) -> tuple[Window, float]:
     """One window on an engine itself, and the batch that its gauge showed."""
-    ended = asyncio.Event()
-    gauge = asyncio.create_task(gauged(session, url, ended))
+    gauge = asyncio.create_task(gauged(session, url, seconds))
     content = {kind: routed(make, ROUTES[arm]) for kind, make in CONTENT.items()}
     one = await window(session, arm, url, load, seconds, seed, content)
-    ended.set()
     return one, await gauge
 
 
@@ -113,7 +113,9 @@ async def run(options: argparse.Namespace, endpoint: str, engines: dict[str, str
                 for arm in ARMS if turn % 2 else ARMS[::-1]:
                     content = {kind: routed(make, ROUTES[arm]) for kind, make in CONTENT.items()}
                     one = await window(session, arm, endpoint, load, options.learn_seconds, f"learn-{turn}", content)
-                    say(f"learning {turn + 1}/{options.learn_windows}, {load} clients {arm}: {one.step_ms:.1f} ms")
+                    # The router keeps from clients the figures that they did not ask for: steps cannot be told here.
+                    progress = f"learning {turn + 1}/{options.learn_windows}, {load} clients {arm}"
+                    say(f"{progress}: {one.token_ms:.1f} ms a token")
         text = await asyncio.to_thread(curves_when_written, kube)
         curves = decode(text)
         results = []

@@ -72,6 +72,12 @@ class Window:
         sums = self.content.values()
         return 1000.0 * sum(one.seconds for one in sums) / sum(one.steps for one in sums)
 
+    @property
+    def token_ms(self) -> float:
+        """Milliseconds a token, all content together."""
+        sums = self.content.values()
+        return 1000.0 * sum(one.seconds for one in sums) / sum(one.tokens for one in sums)
+
 
 def rendered_engines() -> dict[str, tuple[list[str], dict[str, str]]]:
     """Arguments and environment of the demo's engine containers by arm, as `specfleet render` shows them."""
