@@ -313,7 +313,8 @@ def test_a_draft_without_room_on_the_accelerator_gets_no_pod_and_one_with_room_i
     assert containers.speculative_pods == 0
     assert "kvTokens" not in world.status()["plan"]
     before = limits(world)
-    world.edit({"pools": {"accelerator": {"product": "H100-80GB"}, "sequenceTokens": 2000}})
+    measured = {"policy": {"breakEven": {"source": "Measured"}}}
+    world.edit({"pools": {"accelerator": {"product": "H100-80GB"}, "sequenceTokens": 2000}, **measured})
     said = world.until("DraftCompatible", "True", "DraftFits")
     assert "more than a fifth" in said["message"]
     world.settled()
@@ -322,6 +323,9 @@ def test_a_draft_without_room_on_the_accelerator_gets_no_pod_and_one_with_room_i
     assert plan["sequences"] == {"baseline": 220, "small": 167}
     assert plan["kvTokens"] == {"baseline": 440_176, "small": 337_040}
     assert plan["secondPoolAccelerators"] == 1
+    assert plan["breakEvenTokensPerStep"] == "1.66"
+    lines = [route["breakEven"] for route in world.status()["routes"]]
+    assert lines == [{"state": "Prior", "tokensPerStep": "1.66"}] * len(lines), "what weights let expect, till measured"
     assert before == {256}
     # The pods report 432,000 tokens: less than planned for baseline, more for the draft's pool.
     reported = {"baseline": 432_000, "small": 432_000}

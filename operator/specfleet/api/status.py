@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from specfleet.api.base import Model, Percent
+from specfleet.api.base import DecimalText, Model, Percent
 
 
 def _map_by(key: str) -> dict[str, Any]:
@@ -191,6 +191,11 @@ class PlanStatus(Model):
     )
     draft_cost_percent: Percent | None = Field(
         None, description="Share of the sequences that the draft takes from a pod."
+    )
+    break_even_tokens_per_step: DecimalText | None = Field(
+        None,
+        description="Tokens per decode step that speculation needs while batches are small, by the weights that draft "
+        "and target read: 1 + k c, as decimal text. Shown for routes until it is measured.",
     )
     second_pool_accelerators: Annotated[int, Field(ge=0)] | None = Field(
         None, description="Accelerators of the pool without speculation."

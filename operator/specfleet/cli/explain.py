@@ -198,6 +198,8 @@ def _plan(plan: PlanStatus, sequences: Mapping[str, int]) -> Iterator[str]:
     rooms = " and ".join(f"{count} sequences in {pool}" for pool, count in sorted(sequences.items()))
     cost = "" if plan.draft_cost_percent is None else f"; the draft costs {plan.draft_cost_percent} %"
     yield f"KV plan: a pod has room for {rooms}, of {plan.sequence_tokens} tokens each{cost}."
+    if plan.break_even_tokens_per_step is not None:
+        yield f"  By weights alone speculation needs {plan.break_even_tokens_per_step} tokens per decode step."
     if plan.message is not None:
         yield f"  {plan.message}"
 

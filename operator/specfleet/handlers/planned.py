@@ -53,12 +53,14 @@ def _ready(pod: PodRecord) -> bool:
 def plan_of(figures: PlanFigures, spec: SpecDeploymentSpec) -> PlanStatus:
     """The plan that came with a verdict."""
     rooms = {BASELINE_POOL: figures.baseline, spec.draft.name: figures.speculative}
+    line = figures.break_even_percent
     return PlanStatus(
         kv_bytes_per_token=figures.kv_bytes_per_token,
         sequence_tokens=figures.context,
         sequences={pool: room.sequences for pool, room in rooms.items()},
         kv_tokens={pool: room.kv_tokens for pool, room in rooms.items() if room.kv_tokens is not None} or None,
         draft_cost_percent=figures.cost_percent,
+        break_even_tokens_per_step=None if line is None else f"{line / 100:.2f}",
     )
 
 

@@ -144,14 +144,18 @@ class StepTimes:
         route: RouteState,
         together: Iterable[str],
         now: float,
+        prior: float | None = None,
     ) -> Estimate:
-        """The break-even line of a route, which is decided with the routes `together` (itself among them)."""
+        """The break-even line of a route, which is decided with the routes `together` (itself among them).
+
+        `prior`, in tokens per step, is what the plan of weights lets expect: shown until there are measurements.
+        """
         base, spec_batch = self.curves.baseline.batch, self.curves.speculative.batch
         batch = base if route.served == "baseline" else spec_batch
         if route.served == "baseline" and base is not None and state.speculative.ready > 0:
             moved = sum(self.loads[name].mean for name in together if name in self.loads) / state.speculative.ready
             batch = batch_after(base, spec_batch or 0.0, moved)
-        prior = 1.0 if spec.draft.mode in WITHOUT_CHECKPOINT else None
+        prior = 1.0 if spec.draft.mode in WITHOUT_CHECKPOINT else prior
         asked = route.mode, batch, spec.draft.tokens, prior
         if self._found_in is not self.curves:
             self._found, self._found_in = {}, self.curves

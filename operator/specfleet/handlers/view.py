@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import RouteStatus, SpecDeploymentStatus
+from specfleet.api.status import PlanStatus, RouteStatus, SpecDeploymentStatus
 from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.capacity.room import room
@@ -111,7 +111,7 @@ def compute(
     hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
     guarding = memory.guarding
     guarding.recall({name: route.reason for name, route in old_routes.items()})
-    lines = _lines(spec, memory, states, state, now, together=together)
+    lines = _lines(spec, memory, states, state, gate.plan, now, together=together)
     decided = decide(spec, states, memory.blocks, now, hold, rooms, together=together, watched=guarding.of, lines=lines)
     decisions = told(decided, memory.by_hand, now)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
@@ -206,14 +206,17 @@ def _lines(
     memory: Memory,
     states: Mapping[str, RouteState],
     state: Fleet,
+    planned: PlanStatus | None,
     now: float,
     *,
     together: bool,
 ) -> dict[str, Estimate]:
     """The break-even lines that are measured, by route."""
     groups = grouped(spec, together=together)
+    expected = None if planned is None else planned.break_even_tokens_per_step
+    prior = None if expected is None else float(expected)
     return {
-        name: memory.times.estimate(spec, state, states[name], groups[name], now)
+        name: memory.times.estimate(spec, state, states[name], groups[name], now, prior)
         for name, config in configs(spec).items()
         if config.certainty is not None
     }

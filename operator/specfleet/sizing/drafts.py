@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from specfleet.api.v1alpha1 import DraftMode
 from specfleet.sizing.layers import Kind, Layer
-from specfleet.sizing.parameters import Weights, head_layer_parameters, mtp_weights, weights
+from specfleet.sizing.parameters import Weights, head_layer_parameters, mtp_weights, read_bytes, weights
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape
 
@@ -25,6 +25,7 @@ class DraftCost:
         tensor: how many accelerators share its KV heads and weights; 1: each has all of it.
         slots: that a running sequence needs beyond the one of plain decoding: k scheduled tokens and the lookahead.
         tokens: k, drafted a round.
+        round_bytes: weights that are read to draft them, at a batch of one.
         kv_bytes: of a KV element; None: as the target's.
     """
 
@@ -34,6 +35,7 @@ class DraftCost:
     slots: int
     tokens: int
     dtype_bytes: int
+    round_bytes: int = 0
     kv_bytes: int | None = None
 
 
@@ -62,12 +64,21 @@ def draft_cost(
     if draft is None:
         raise SizingProblem(f"mode {mode} drafts with a checkpoint, and its config.json is missing")
     if mode is DraftMode.MEDUSA:
-        return DraftCost((), _medusa(draft), tensor, slots, tokens, draft.dtype_bytes)
+        heads = _medusa(draft)
+        return DraftCost((), heads, tensor, slots, tokens, draft.dtype_bytes, heads.total)
     weighed = _head(mode, target, draft) if mode in _HEADS else weights(draft)
-    return DraftCost(draft.layers, weighed, tensor, slots, tokens, draft.dtype_bytes)
+    once = read_bytes(weighed, draft.experts) + (_output_bytes(target) if mode in _ON_TARGETS_OUTPUT else 0)
+    passes = 1 if mode is DraftMode.DFLASH else tokens  # a block is drafted in one pass
+    return DraftCost(draft.layers, weighed, tensor, slots, tokens, draft.dtype_bytes, passes * once)
 
 
 _HEADS = frozenset({DraftMode.EAGLE, DraftMode.EAGLE3, DraftMode.DFLASH})
+_ON_TARGETS_OUTPUT = frozenset({DraftMode.EAGLE, DraftMode.DFLASH})
+
+
+def _output_bytes(target: ModelShape) -> int:
+    weighed = weights(target)
+    return weighed.head or weighed.embedding
 
 
 def _mtp(target: ModelShape, tokens: int, slots: int, tensor: int) -> DraftCost:
@@ -79,7 +90,10 @@ def _mtp(target: ModelShape, tokens: int, slots: int, tensor: int) -> DraftCost:
     full = [layer for layer in target.layers if layer.kind is Kind.FULL]
     if not full:
         raise SizingProblem("the target has no layer with full attention to tell what its MTP layers keep")
-    return DraftCost((full[-1],) * target.mtp_layers, mtp_weights(target), tensor, slots, tokens, target.dtype_bytes)
+    weighed = mtp_weights(target)
+    once = read_bytes(weighed, target.experts) // target.mtp_layers + _output_bytes(target)  # a token drafted, a layer
+    layers = (full[-1],) * target.mtp_layers
+    return DraftCost(layers, weighed, tensor, slots, tokens, target.dtype_bytes, tokens * once)
 
 
 def _head(mode: DraftMode, target: ModelShape, head: ModelShape) -> Weights:

@@ -9,6 +9,7 @@ from typing import Any
 from specfleet.sizing.plan import FleetPlan, PoolRoom
 
 _MOST = 1 << 62
+_MOST_BREAK_EVEN = 99_999
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class PlanFigures:
         kv_bytes_per_token: of target and draft together.
         context: tokens of the sequences that are counted.
         cost_percent: of the sequences that the draft takes.
+        break_even_percent: of one token per decode step, that speculation needs while batches are small, 100 or more;
+            None where the plan was made by a release that did not tell.
     """
 
     kv_bytes_per_token: int
@@ -39,6 +42,7 @@ class PlanFigures:
     baseline: RoomFigures
     speculative: RoomFigures
     cost_percent: int
+    break_even_percent: int | None = None
 
     @classmethod
     def of(cls, plan: FleetPlan, context: int) -> PlanFigures:
@@ -49,12 +53,15 @@ class PlanFigures:
             _room(plan.baseline),
             _room(plan.speculative),
             round(100 * plan.lost),
+            min(round(100 * plan.break_even), _MOST_BREAK_EVEN),
         )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, short."""
         pools = (self.baseline, self.speculative)
+        line = {} if self.break_even_percent is None else {"line": self.break_even_percent}
         return {
+            **line,
             "kv": self.kv_bytes_per_token,
             "context": self.context,
             "sequences": [one.sequences for one in pools],
@@ -76,8 +83,11 @@ def read_figures(document: object) -> PlanFigures | None:
     cost = document.get("cost")
     if not _is_count(document.get("cost")) or not isinstance(cost, int) or cost > 100 or not document["context"]:
         return None
+    line = document.get("line")
+    if line is not None and not (_is_count(line) and 100 <= line <= _MOST_BREAK_EVEN):
+        return None
     rooms = [RoomFigures(*pair) for pair in zip(sequences, tokens, strict=True)]
-    return PlanFigures(document["kv"], document["context"], rooms[0], rooms[1], cost)
+    return PlanFigures(document["kv"], document["context"], rooms[0], rooms[1], cost, line)
 
 
 def _is_count(value: object) -> bool:

@@ -135,6 +135,13 @@ def weighed(parts: Parameters, shape: ModelShape, *, size_known: bool = False) -
     )
 
 
+def read_bytes(weighed: Weights, experts: Experts | None) -> int:
+    """Bytes that one forward pass of one token reads: of the embedding a row, of the routed experts the active ones."""
+    output = weighed.head or weighed.embedding
+    routed = weighed.experts * experts.active // experts.count if experts is not None else weighed.experts
+    return output + routed + weighed.body
+
+
 def mtp_weights(shape: ModelShape) -> Weights:
     """Bytes of the layers for multi-token prediction; embedding and output layer are the target's.
 

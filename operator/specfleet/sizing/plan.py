@@ -9,7 +9,7 @@ from specfleet.api.findings import Finding, FindingReason, error, warning
 from specfleet.sizing.cache import Blocks, Held, Layout, held, kv_tokens, layout, token_bytes
 from specfleet.sizing.drafts import NO_DRAFT, DraftCost
 from specfleet.sizing.layers import Kind
-from specfleet.sizing.parameters import Weights, weights
+from specfleet.sizing.parameters import Weights, read_bytes, weights
 from specfleet.sizing.reading import SizingProblem
 from specfleet.sizing.shape import ModelShape
 
@@ -93,6 +93,7 @@ class FleetPlan:
     Args:
         second_pool_accelerators: accelerators that serve without speculation beside those that serve with it.
         lost: share of the sequences that the draft takes from a pod, from 0 to 1.
+        break_even: tokens per decode step that speculation needs while batches are small, 1 or more.
         findings: refusals and warnings.
     """
 
@@ -103,6 +104,7 @@ class FleetPlan:
     accelerators_per_pod: int
     second_pool_accelerators: int
     lost: float
+    break_even: float
     findings: tuple[Finding, ...]
 
 
@@ -134,8 +136,19 @@ def fleet_plan(
         accelerators_per_pod=serving.accelerators,
         second_pool_accelerators=baseline_replicas * serving.accelerators,
         lost=lost,
+        break_even=break_even_at_rest(target, draft, serving.tensor),
         findings=tuple(_findings(without, with_draft, serving, lost)),
     )
+
+
+def break_even_at_rest(target: ModelShape, draft: DraftCost, tensor: int) -> float:
+    """L* = 1 + k c, with c = one draft step / one target step (arXiv:2211.17192, Theorem 3.8).
+
+    A small batch waits for weights, so steps compare as the weights that they read; launches, attention and the check
+    of k tokens more are left out. Tokens per decode step, 1 or more.
+    """
+    step = read_bytes(weights(target), target.experts) / tensor
+    return 1.0 + draft.round_bytes / draft.tensor / step if step else 1.0
 
 
 def _lost(without: PoolRoom, with_draft: PoolRoom, serving: Serving) -> float:

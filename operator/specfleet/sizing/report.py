@@ -82,6 +82,7 @@ def document(planned: Planned) -> dict[str, Any]:
         ],
         "secondPoolAccelerators": plan.second_pool_accelerators,
         "sequencesLostPercent": round(100 * plan.lost),
+        "breakEvenTokensPerStep": round(plan.break_even, 2),
         "live": None if planned.live is None else _live(planned.live),
         "findings": [
             {
@@ -153,6 +154,10 @@ def text(planned: Planned) -> Iterator[str]:
         f"The pool without speculation takes {plan.second_pool_accelerators} of "
         f"{(plan.baseline_replicas + plan.speculative_replicas) * plan.accelerators_per_pod} accelerators "
         f"({plan.baseline_replicas} {pods})."
+    )
+    yield (
+        f"By the weights that a step reads, speculation pays from {plan.break_even:.2f} tokens per decode step on "
+        "while batches are small."
     )
     if planned.live is not None:
         yield f"Running pod: {planned.live}{'' if planned.live.agrees else ': trust the engine'}."

@@ -23,12 +23,14 @@ class Experts:
         width: of an expert's feed-forward part.
         shared: width of the experts that every token passes; 0 for none.
         layers: how many layers have experts.
+        active: routed experts that a token passes.
     """
 
     count: int
     width: int
     shared: int
     layers: int
+    active: int
 
 
 @dataclass(frozen=True)
@@ -216,4 +218,5 @@ def _experts(config: Config, layers: int) -> Experts | None:
     shared = config.first_whole("shared_expert_intermediate_size") or width * (
         config.first_whole("n_shared_experts") or 0
     )
-    return Experts(count, width, shared, len(sparse))
+    active = config.first_whole("num_experts_per_tok", "experts_per_token") or count
+    return Experts(count, width, shared, len(sparse), min(active, count))

@@ -198,6 +198,7 @@ def test_the_plan_and_what_pods_say_against_it() -> None:
         "sequenceTokens": 2000,
         "sequences": {"baseline": 220, "ngram": 167},
         "draftCostPercent": 24,
+        "breakEvenTokensPerStep": "1.82",
         "message": "Pods of ngram report 280000 tokens of KV cache, and 336000 were planned (+20 %).",
     }
     lines = list(text({**BODY, "status": {**BODY["status"], "plan": plan}}))
@@ -206,6 +207,9 @@ def test_the_plan_and_what_pods_say_against_it() -> None:
         "KV plan: a pod has room for 220 sequences in baseline and 167 sequences in ngram, of 2000 tokens each; "
         "the draft costs 24 %."
     )
-    assert lines[at + 1].strip().startswith("Pods of ngram report 280000 tokens")
+    assert lines[at + 1].strip() == "By weights alone speculation needs 1.82 tokens per decode step."
+    assert lines[at + 2].strip().startswith("Pods of ngram report 280000 tokens")
+    del plan["breakEvenTokensPerStep"]
+    assert "By weights alone" not in "\n".join(text({**BODY, "status": {**BODY["status"], "plan": plan}}))
     bare = {**BODY, "status": {**BODY["status"], "plan": {"secondPoolAccelerators": 2}}}
     assert not [line for line in text(bare) if line.startswith("KV plan")]

@@ -70,6 +70,7 @@ def test_the_text_has_each_pool_the_cost_of_the_second_and_the_warning(models: P
     assert ["baseline", "1", "14.96", "GiB", "53.73", "GiB", "128.0", "440176", "220", "220", "220"] in rows
     assert ["small", "3", "17.26", "GiB", "51.43", "GiB", "160.0", "337040", "167", "167", "501"] in rows
     assert "The pool without speculation takes 1 of 4 accelerators (1 pod)." in text
+    assert "speculation pays from 1.82 tokens per decode step on while batches are small." in text
     assert "warning\tDraftCostsSequences\tspec.drafts[0]\tthe draft takes 24 %" in text
 
 
@@ -81,6 +82,7 @@ def test_json_has_bytes_and_whole_numbers(models: Path) -> None:
     assert [(pool["name"], pool["sequences"]) for pool in found["pools"]] == [("baseline", 220), ("small", 167)]
     assert found["secondPoolAccelerators"] == 1
     assert found["sequencesLostPercent"] == 24
+    assert found["breakEvenTokensPerStep"] == 1.82
     assert [one["reason"] for one in found["findings"]] == ["DraftCostsSequences"]
 
 

@@ -12,7 +12,7 @@ from specfleet.handlers.pods import PodRecord
 from specfleet.sizing.figures import PlanFigures, RoomFigures
 from tests.unit.handlers.samples import owner, pod, spec_of
 
-FIGURES = PlanFigures(163_840, 2000, RoomFigures(220, 440_000), RoomFigures(167, 336_000), 24)
+FIGURES = PlanFigures(163_840, 2000, RoomFigures(220, 440_000), RoomFigures(167, 336_000), 24, 182)
 KEY = ("serving", "assistant")
 
 
@@ -36,6 +36,12 @@ def test_without_a_verdict_only_the_second_pool_is_known() -> None:
     assert found is not None
     assert found.model_dump(exclude_none=True) == {"second_pool_accelerators": 2}
     assert told_plan(None, None, {}, None) is None
+
+
+def test_the_line_that_weights_let_expect_is_told_where_the_plan_has_it() -> None:
+    assert planned().break_even_tokens_per_step == "1.82"
+    old = PlanFigures(163_840, 2000, RoomFigures(220, 440_000), RoomFigures(167, 336_000), 24)
+    assert plan_of(old, spec()).break_even_tokens_per_step is None
 
 
 def test_a_report_that_agrees_is_shown_and_one_that_does_not_is_said() -> None:

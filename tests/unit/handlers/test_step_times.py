@@ -288,6 +288,8 @@ def test_drafts_that_cost_no_step_are_taken_to_pay_until_it_is_measured() -> Non
     assert new().estimate(SPEC, fleet(), off, ["chat"], NOW) == Estimate("Prior", 1.0)
     head = spec_of(owner(policy=MEASURED, drafts=[{"name": "eagle", "mode": "EAGLE3", "model": "o/d"}]))
     assert new().estimate(head, fleet(), off, ["chat"], NOW) == Estimate("Prior", None)
+    assert new().estimate(head, fleet(), off, ["chat"], NOW, 1.28) == Estimate("Prior", 1.28)
+    assert new().estimate(SPEC, fleet(), off, ["chat"], NOW, 1.28) == Estimate("Prior", 1.0)
 
 
 def test_a_restart_and_a_set_clock_forget_no_curve() -> None:

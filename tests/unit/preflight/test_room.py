@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,18 @@ def test_a_plan_comes_with_the_verdict_and_travels(tmp_path: Path) -> None:
     )
     found = of(tmp_path, LLAMA_8B, request)
 
-    assert found.plan == PlanFigures(163_840, 2000, RoomFigures(220, 440_176), RoomFigures(167, 337_040), 24)
+    assert found.plan == PlanFigures(163_840, 2000, RoomFigures(220, 440_176), RoomFigures(167, 337_040), 24, 166)
     assert decode(found.encode()) == found
     assert of(tmp_path, LLAMA_70B, request).plan is None, "what does not fit has no plan"
+    sent = json.loads(found.encode())
+
+    def read(**figures: object) -> PlanFigures | None:
+        verdict = decode(json.dumps({**sent, "plan": {**sent["plan"], **figures}}))
+        return None if verdict is None else verdict.plan
+
+    assert read(line=None) == replace(found.plan, break_even_percent=None), "as releases before it sent it"
+    for wrong in (99, 100_000, 1.82, "182", True, -1):
+        assert read(line=wrong) is None
 
 
 @pytest.mark.parametrize("plan", [7, {"kv": -1}, {"kv": 1, "context": 1, "sequences": [1, "a"], "tokens": [1, 1]}])
