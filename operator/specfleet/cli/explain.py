@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import Condition, PlanStatus, RouteStatus, SpecDeploymentStatus
+from specfleet.api.status import BreakEvenStatus, Condition, PlanStatus, RouteStatus, SpecDeploymentStatus
 from specfleet.api.v1alpha1 import SpecDeployment
 from specfleet.cli.explain_chart import chart
 from specfleet.cli.explain_route import Decision
@@ -250,8 +250,7 @@ def _figures(one: RouteStatus) -> str:
     if one.acceptance_percent is not None:
         parts.append(f"{one.acceptance_percent} % of drafted tokens accepted")
     if one.tokens_per_step is not None:
-        needed = f" ({one.break_even.tokens_per_step} needed)" if one.break_even is not None else ""
-        parts.append(f"{one.tokens_per_step} tokens a decode step{needed}")
+        parts.append(f"{one.tokens_per_step} tokens a decode step{_needed(one.break_even)}")
     if one.evidence is not None:
         seen = one.evidence
         direction = "back on" if one.pool == BASELINE_POOL else "off"
@@ -263,6 +262,12 @@ def _figures(one: RouteStatus) -> str:
             parts.append(f"{seen.coverage_percent} % of answers carried figures")
     told = "; ".join(parts)
     return told[:1].upper() + told[1:] + "." if told else ""
+
+
+def _needed(line: BreakEvenStatus | None) -> str:
+    if line is None or line.tokens_per_step is None:
+        return ""
+    return f" ({line.tokens_per_step} {'expected, not measured yet' if line.state == 'Prior' else 'needed'})"
 
 
 def _reported(one: RouteStatus, now: float) -> RouteStatus:

@@ -106,6 +106,21 @@ def test_one_route_alone() -> None:
     assert not any("Route chat" in line for line in told)
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ({"tokensPerStep": "1.41", "state": "Known"}, "1.12 tokens a decode step (1.41 needed)"),
+        ({"tokensPerStep": "1.66", "state": "Prior"}, "1.12 tokens a decode step (1.66 expected, not measured yet)"),
+        ({"state": "Prior"}, "1.12 tokens a decode step;"),
+    ],
+)
+def test_what_a_route_needs_is_said_with_whether_it_was_measured(line: dict[str, str], told: str) -> None:
+    [chat, code] = BODY["status"]["routes"]
+    shown = "\n".join(text(changed(status={"routes": [{**chat, "breakEven": line}, code]})))
+    assert told in shown
+    assert "None" not in shown
+
+
 def test_observe_and_an_unseen_edit_are_said() -> None:
     told = list(text(changed(spec={"policy": {"enforcement": "Observe"}}, metadata={"generation": 4})))
     assert "Enforcement is Observe: decisions are reported and nothing is moved." in told
