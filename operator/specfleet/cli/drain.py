@@ -112,7 +112,8 @@ def _hook(progress: _Progress) -> Callable[[web.Request], Awaitable[web.Response
     async def answer(_: web.Request) -> web.Response:
         """Envoy's preStop hook: answered when Envoy may be ended. Starts nothing, so anybody may ask."""
         try:
-            await asyncio.wait_for(progress.begun.wait(), HOOK_PATIENCE_SECONDS)
+            async with asyncio.timeout(HOOK_PATIENCE_SECONDS):
+                await progress.begun.wait()
         except TimeoutError:
             return web.Response(text="no drain was asked for\n")
         await progress.over.wait()

@@ -121,7 +121,8 @@ class PrometheusSource:
         found = self._subscriptions.get(key)
         if found is not None and found.wanted.endpoint not in self._away:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(found.answered.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await found.answered.wait()
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -131,7 +132,8 @@ class PrometheusSource:
                 self._start_due(time.monotonic())
                 pause = self._pause(time.monotonic())
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
         finally:
             for task in self._asking.values():
                 task.cancel()

@@ -61,6 +61,20 @@ def fleet(at: float, *keys: Key) -> Send:
     return plain(document(one for space, name in routers for one in router(at, f"{name}-router-7d9c-abcde", space)))
 
 
+async def test_it_ends_though_it_is_cancelled_in_the_moment_that_wakes_it() -> None:
+    source = PrometheusSource(lambda key, seconds: None)
+    wanted = Wanted(Endpoint("http://127.0.0.1:1"), 60.0, 60.0)
+    source.want(KEYS[0], wanted)
+    task = asyncio.create_task(source.run())
+    for _ in range(3):  # until it waits for the time to ask
+        await asyncio.sleep(0)
+    source.want(KEYS[1], wanted)
+    task.cancel()
+    ended, _ = await asyncio.wait({task}, timeout=5.0)
+    task.cancel()
+    assert ended == {task}
+
+
 async def test_one_query_asks_for_all_and_each_gets_its_own(asking: Asking) -> None:
     with Answers(fleet(1000.0, *KEYS)) as server:
         asking.want(server.url, *KEYS, interval=60.0)
