@@ -76,7 +76,7 @@ test-cluster: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-contr
 	$(PYTEST) $(SIDE_BY_SIDE) tests -m "cluster and not faults"
 
 .PHONY: test-faults
-test-faults: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-envoy ## the longer fault tests on a real API server: a kill at each step, 1,000 routes (20 min)
+test-faults: .venv bed-prometheus tool-etcd tool-kube-apiserver tool-kube-controller-manager tool-kubectl tool-envoy ## the longer fault tests on a real API server: a kill at each step, 1,000 routes (10 min)
 	$(PYTEST) $(SIDE_BY_SIDE) tests -m faults
 
 .PHONY: test-node-smoke
