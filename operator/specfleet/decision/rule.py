@@ -67,9 +67,9 @@ def step(
     else:
         blocked = False
     state, switched, unplaced = _placed(state, config, now, hold, room)
-    calibrating = 0
-    if not unplaced:  # a move that waits for room leaves the traffic as it is
-        calibrating = _calibrating(state, config, now, hold, guard)
+    # A move that waits for room leaves the traffic as it is.
+    calibrating = 0 if unplaced else _calibrating(state, config, now, hold, guard)
+    if not unplaced:
         state = replace(state, percent=_percent(state, config, now, hold, guard, calibrating))
     wanted = _other(state.mode) if blocked else state.mode
     return state, _verdict(

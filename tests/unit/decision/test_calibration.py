@@ -12,7 +12,7 @@ from specfleet.api.policy import Policy
 from specfleet.decision.break_even import Estimate
 from specfleet.decision.policy import route_config, with_line
 from specfleet.decision.reasons import Hold, Phase, Reason
-from specfleet.decision.rule import Guard, RouteConfig, RouteState, Verdict, start, step
+from specfleet.decision.rule import Guard, Room, RouteConfig, RouteState, Verdict, start, step
 from specfleet.decision.types import Calibration, Pool
 
 MIDNIGHT = 1_800_057_600.0  # 2027-01-16 00:00 UTC
@@ -90,6 +90,7 @@ def test_a_route_that_is_off_sends_that_share_to_speculation_where_it_explores_l
         ("speculative", {"guard": Guard(calibrate=False)}, 100),
         ("speculative", {"guard": Guard(off=Reason.SLO_BREACHED, why="Slow.")}, 10),
         ("baseline", {"guard": Guard(calibrate=False)}, 10),
+        ("baseline", {"guard": Guard(explore=False)}, 0),
         ("baseline", {"guard": Guard(stay_off=Reason.POOL_SATURATED, why="Full.")}, 10),
         ("baseline", {"guard": Guard(stay_off=Reason.REQUESTS_REFUSED, explore=False, why="4xx.")}, 0),
         ("speculative", {"hold": Hold.OVERLOADED}, 100),
@@ -98,6 +99,32 @@ def test_a_route_that_is_off_sends_that_share_to_speculation_where_it_explores_l
 def test_guards_and_holds_go_first(pool: Pool, more: dict[str, Any], percent: int) -> None:
     _, verdict = stepped(pool, NIGHT, **more)
     assert verdict.speculative_percent == percent
+    assert "Calibrating" not in verdict.message
+
+
+@pytest.mark.parametrize("asked", [5, 10])
+def test_a_route_that_explores_as_much_anyway_is_not_told_as_calibrating(asked: int) -> None:
+    calibration = {"source": "Measured", "calibration": WINDOW | {"percent": asked}}
+    of = with_line(config(breakEven=calibration), PRIOR, NIGHT)
+    _, verdict = step(start(of, NIGHT - 7200.0, "baseline"), of, None, NIGHT)
+    assert verdict.speculative_percent == 10
+    assert "Calibrating" not in verdict.message
+
+
+def test_a_busy_route_that_explores_little_calibrates() -> None:
+    of = with_line(config(), PRIOR, NIGHT)
+    state = replace(start(of, NIGHT - 7200.0, "baseline"), rate_requests=10_000.0, rate_hours=1.0)
+    _, verdict = step(state, of, None, NIGHT)
+    assert verdict.speculative_percent == 15
+    _, calm = step(state, config(), None, NIGHT)
+    assert calm.speculative_percent == 5
+
+
+def test_a_move_that_waits_for_room_leaves_the_traffic_as_it_is() -> None:
+    of = with_line(config(), PRIOR, NIGHT)
+    state = replace(start(of, NIGHT - 7200.0, "speculative"), mode="baseline")
+    _, verdict = step(state, of, None, NIGHT, room=Room(to_baseline=False))
+    assert (verdict.pool, verdict.speculative_percent, verdict.no_room) == ("speculative", 100, True)
     assert "Calibrating" not in verdict.message
 
 
