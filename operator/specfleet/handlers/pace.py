@@ -1,19 +1,21 @@
-"""Brings what was read of routers and engines into the curves of step times, and closes their blocks."""
+"""Brings what was read of routers and engines into curves of step times, closes their blocks, and reads lines off."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from specfleet.api.status import PlanStatus
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
+from specfleet.decision.break_even import Estimate
 from specfleet.decision.curves import Curves
-from specfleet.decision.rule import Pool
-from specfleet.handlers.decide import pool_roles
+from specfleet.decision.rule import Pool, RouteState
+from specfleet.handlers.decide import configs, grouped, pool_roles
 from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, Observed
 from specfleet.handlers.status import parse_status
-from specfleet.handlers.step_times import measures, pool_keys
+from specfleet.handlers.step_times import StepTimes, measures, pool_keys
 from specfleet.metrics.load import LoadPage
 
 
@@ -43,6 +45,27 @@ def follow(
     times.take_in(spec, state, memory.counted, memory.loads, elsewhere, _pages(key, spec, memory, observed, now))
     if now >= times.next_block:
         times.close_block(spec, state, memory.blocks, now, held=parse_status(body).upgrade is not None)
+
+
+def measured_lines(
+    spec: SpecDeploymentSpec,
+    times: StepTimes,
+    states: Mapping[str, RouteState],
+    state: Fleet,
+    planned: PlanStatus | None,
+    now: float,
+    *,
+    together: bool,
+) -> dict[str, Estimate]:
+    """The break-even lines that are measured, by route."""
+    groups = grouped(spec, together=together)
+    expected = None if planned is None else planned.break_even_tokens_per_step
+    prior = None if expected is None else float(expected)
+    return {
+        name: times.estimate(spec, state, states[name], groups[name], now, prior)
+        for name, config in configs(spec).items()
+        if config.certainty is not None
+    }
 
 
 def _pages(

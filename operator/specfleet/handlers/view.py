@@ -12,19 +12,17 @@ from typing import Any, Literal
 
 from specfleet.api.conditions import ConditionType, Reason
 from specfleet.api.names import BASELINE_POOL
-from specfleet.api.status import PlanStatus, RouteStatus, SpecDeploymentStatus
+from specfleet.api.status import RouteStatus, SpecDeploymentStatus
 from specfleet.api.times import timestamp
 from specfleet.api.v1alpha1 import SpecDeploymentSpec
 from specfleet.capacity.room import room
 from specfleet.cluster.applied import digest
-from specfleet.decision.break_even import Estimate
 from specfleet.decision.reasons import Hold
-from specfleet.decision.rule import Room, RouteState
+from specfleet.decision.rule import Room
 from specfleet.handlers.by_hand import told
 from specfleet.handlers.conditions import Said, Troubles, assess, conditions, first_sight
 from specfleet.handlers.decide import (
     RouteDecision,
-    configs,
     coverage_percent,
     decide,
     grouped,
@@ -37,6 +35,7 @@ from specfleet.handlers.fleet import Fleet
 from specfleet.handlers.memory import Memory
 from specfleet.handlers.observed import Key, OwnedRecord
 from specfleet.handlers.outside import Outside
+from specfleet.handlers.pace import measured_lines
 from specfleet.handlers.plan import ObjectId, Plan, plan
 from specfleet.handlers.planned import planned_limits
 from specfleet.handlers.preflight import Gate
@@ -44,12 +43,7 @@ from specfleet.handlers.rendering import Checked, Renderer
 from specfleet.handlers.sampling import metrics_hold
 from specfleet.handlers.scraped import scraped_said
 from specfleet.handlers.seen import SeenPool
-from specfleet.handlers.status import (
-    assembled,
-    parse_status,
-    pools_status,
-    route_status,
-)
+from specfleet.handlers.status import assembled, parse_status, pools_status, route_status
 from specfleet.handlers.step_times import measures
 from specfleet.handlers.traffic import traffic
 from specfleet.handlers.unfit import unread_pods
@@ -111,7 +105,7 @@ def compute(
     hold = hold_for(state, uncounted, rejected, upgrading=upgraded.frozen)
     guarding = memory.guarding
     guarding.recall({name: route.reason for name, route in old_routes.items()})
-    lines = _lines(spec, memory, states, state, gate.plan, now, together=together)
+    lines = measured_lines(spec, memory.times, states, state, gate.plan, now, together=together)
     decided = decide(spec, states, memory.blocks, now, hold, rooms, together=together, watched=guarding.of, lines=lines)
     decisions = told(decided, memory.by_hand, now)
     dead = memory.dead(state, now, starting=not _has_been_ready(before))
@@ -199,27 +193,6 @@ def _traffic(
     if all(route.name in memory.routes or route.name in status for route in spec.routing.routes):
         return {}
     return traffic(memory.served.values(), owned, key[1], spec.draft.name)
-
-
-def _lines(
-    spec: SpecDeploymentSpec,
-    memory: Memory,
-    states: Mapping[str, RouteState],
-    state: Fleet,
-    planned: PlanStatus | None,
-    now: float,
-    *,
-    together: bool,
-) -> dict[str, Estimate]:
-    """The break-even lines that are measured, by route."""
-    groups = grouped(spec, together=together)
-    expected = None if planned is None else planned.break_even_tokens_per_step
-    prior = None if expected is None else float(expected)
-    return {
-        name: memory.times.estimate(spec, state, states[name], groups[name], now, prior)
-        for name, config in configs(spec).items()
-        if config.certainty is not None
-    }
 
 
 def _together(memory: Memory) -> bool:

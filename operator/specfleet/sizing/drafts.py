@@ -54,7 +54,8 @@ def draft_cost(
         tensor: accelerators that share it; 1 where each holds a copy.
 
     Raises:
-        SizingProblem: the mode needs a checkpoint's shape that is missing, or the target has no layers for MTP.
+        SizingProblem: the mode needs a checkpoint's shape that is missing, the target has no layers for MTP, or it is
+            not known what an output layer weighs that the draft shares.
     """
     slots = tokens + lookahead
     if mode in WITHOUT_CHECKPOINT:
@@ -67,18 +68,13 @@ def draft_cost(
         heads = _medusa(draft)
         return DraftCost((), heads, tensor, slots, tokens, draft.dtype_bytes, heads.total)
     weighed = _head(mode, target, draft) if mode in _HEADS else weights(draft)
-    once = read_bytes(weighed, draft.experts) + (_output_bytes(target) if mode in _ON_TARGETS_OUTPUT else 0)
+    once = read_bytes(weighed, draft.experts) + (weights(target).output if mode in _ON_TARGETS_OUTPUT else 0)
     passes = 1 if mode is DraftMode.DFLASH else tokens  # a block is drafted in one pass
     return DraftCost(draft.layers, weighed, tensor, slots, tokens, draft.dtype_bytes, passes * once)
 
 
 _HEADS = frozenset({DraftMode.EAGLE, DraftMode.EAGLE3, DraftMode.DFLASH})
 _ON_TARGETS_OUTPUT = frozenset({DraftMode.EAGLE, DraftMode.DFLASH})
-
-
-def _output_bytes(target: ModelShape) -> int:
-    weighed = weights(target)
-    return weighed.head or weighed.embedding
 
 
 def _mtp(target: ModelShape, tokens: int, slots: int, tensor: int) -> DraftCost:
@@ -91,7 +87,7 @@ def _mtp(target: ModelShape, tokens: int, slots: int, tensor: int) -> DraftCost:
     if not full:
         raise SizingProblem("the target has no layer with full attention to tell what its MTP layers keep")
     weighed = mtp_weights(target)
-    once = read_bytes(weighed, target.experts) // target.mtp_layers + _output_bytes(target)  # a token drafted, a layer
+    once = read_bytes(weighed, target.experts) // target.mtp_layers + weights(target).output  # a token drafted, a layer
     layers = (full[-1],) * target.mtp_layers
     return DraftCost(layers, weighed, tensor, slots, tokens, target.dtype_bytes, tokens * once)
 

@@ -56,6 +56,11 @@ class Weights:
         """All of them."""
         return self.embedding + self.head + self.experts + self.body
 
+    @property
+    def output(self) -> int:
+        """Of the layer that makes logits: the embedding where that is it."""
+        return self.head or self.embedding
+
     def scaled_to(self, total: int) -> Weights:
         """The same proportions at another total: the counted shares of a checkpoint whose size is known."""
         ratio = total / self.total if self.total else 0.0
@@ -137,9 +142,8 @@ def weighed(parts: Parameters, shape: ModelShape, *, size_known: bool = False) -
 
 def read_bytes(weighed: Weights, experts: Experts | None) -> int:
     """Bytes that one forward pass of one token reads: of the embedding a row, of the routed experts the active ones."""
-    output = weighed.head or weighed.embedding
     routed = weighed.experts * experts.active // experts.count if experts is not None else weighed.experts
-    return output + routed + weighed.body
+    return weighed.output + routed + weighed.body
 
 
 def mtp_weights(shape: ModelShape) -> Weights:
